@@ -1,0 +1,142 @@
+"""The command tree, and the one map from errors to messages and exit codes.
+
+Each command is a module of its own that is imported when it runs; the help page needs none of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import traceback
+from types import FrameType
+
+import click
+
+from localspec import __version__
+from localspec.errors import LocalspecError
+from localspec.terminal import one_line
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    # name: (module:attribute, one line for the help page)
+    "run": ("localspec.cli.run:run", "Answer one prompt on stdout"),
+    "demo": ("localspec.cli.demo:demo", "Show the main job on a small model, no hub needed"),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are used, and listed without being imported."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[cmd_name][0].split(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            from difflib import get_close_matches
+
+            close = get_close_matches(args[0], COMMANDS, n=3)
+            near = f" Close: {', '.join(close)}." if close else ""
+            raise click.UsageError(
+                f"no command named {one_line(args[0])!r}.{near} See all: localspec --help", ctx
+            ) from None
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+    help="Run a big GGUF model sooner: a small draft guesses ahead, the target checks.",
+)
+@click.version_option(__version__, "--version", prog_name="localspec")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(2)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; returns the exit code. Nothing below this function exits."""
+    _end_politely_on_sigterm()
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        result = cli.main(arguments, prog_name="localspec", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except LocalspecError as error:
+        return _report(error, error.exit_code)
+    except click.ClickException as error:
+        return _report_usage(error)
+    except (KeyboardInterrupt, click.Abort):
+        print("interrupted", file=sys.stderr)
+        return 130
+    except Terminated:
+        return 143
+    except BrokenPipeError:
+        # The reader of our stdout went away: nobody is left to tell. Keep the interpreter's own flush quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        return _report_bug(error)
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived: unwind, clean up, leave with 143."""
+
+
+def _end_politely_on_sigterm() -> None:
+    def on_sigterm(signum: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, on_sigterm)
+
+
+def _report(error: LocalspecError, code: int) -> int:
+    print(f"error: {one_line(str(error), 2000)}", file=sys.stderr)
+    if wants_traceback():
+        traceback.print_exception(error, file=sys.stderr)
+    return code
+
+
+def _report_usage(error: click.ClickException) -> int:
+    hint = ""
+    if isinstance(error, click.UsageError) and error.ctx is not None and "--help" not in error.format_message():
+        hint = f" See: {error.ctx.command_path} --help"
+    print(f"error: {one_line(error.format_message(), 2000)}{hint}", file=sys.stderr)
+    return error.exit_code if isinstance(error, click.UsageError) else 2
+
+
+def _report_bug(error: Exception) -> int:
+    name = type(error).__name__
+    print(f"error: {name}: {one_line(str(error))}. This is a bug in localspec", file=sys.stderr)
+    if wants_traceback():
+        traceback.print_exception(error, file=sys.stderr)
+    else:
+        print("run it again with --verbose for the traceback", file=sys.stderr)
+    return 1
+
+
+def wants_traceback() -> bool:
+    """`--verbose` anywhere on the command line, or LOCALSPEC_VERBOSE set."""
+    return "--verbose" in sys.argv or bool(os.environ.get("LOCALSPEC_VERBOSE"))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,204 @@
+"""The records that travel between the engine's stages and out to the front ends.
+
+All are frozen and picklable: they cross from the engine's process to its parent as they are.
+Times are seconds, sizes bytes, positions count tokens from the start of the sequence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from localspec.engine.sampling import Distribution
+
+DrafterName = str
+"""`model`, `lookup`, `none`, or the name a later drafter gives itself."""
+
+FinishReason = Literal["stop", "length", "stop_string", "cancelled"]
+
+
+class Provenance(StrEnum):
+    """How a token came to be."""
+
+    ACCEPTED = "accepted"
+    """Guessed by a drafter, kept by the target."""
+    CORRECTED = "corrected"
+    """The target's own token in place of the first guess it rejected."""
+    BONUS = "bonus"
+    """The target's own token after a draft that was kept whole."""
+    PLAIN = "plain"
+    """The target's own token in a round without a draft."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One emitted token."""
+
+    id: int
+    provenance: Provenance
+    text: str
+    """The characters that this token completed: "" inside a character, behind a held-back stop string,
+    and for end tokens. A character made of several tokens belongs to the one that completes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The guesses of one round."""
+
+    ids: tuple[int, ...]
+    drafter: DrafterName
+    confidences: tuple[float, ...]
+    """The drafter's own probability of each guess, same length as `ids`; 1.0 where it has none."""
+    rows: tuple[Distribution, ...] | None = None
+    """The distribution each guess was truly sampled from; None for point guesses (q = 1)."""
+    draft_seconds: float = 0.0
+    """Time in the draft model's passes, catch-up included."""
+    catch_up_rows: int = 0
+    """Rows the draft model decoded before its first guess, `last` included; 0 without a draft model."""
+    sample_seconds: float = 0.0
+    """Time spent turning the draft model's logits into guesses."""
+    out_of_vocabulary: int = 0
+    """Guesses the drafter wanted to make of ids that the target does not share (they were masked)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One draft and its verification."""
+
+    index: int
+    """0 is the round that prefill ends in: one plain token, no draft."""
+    position: int
+    """Tokens in the sequence before this round's tokens."""
+    drafter: DrafterName
+    drafted: tuple[int, ...]
+    """Every guess of the round, kept or not."""
+    confidences: tuple[float, ...]
+    verified: int
+    """Guesses that stood in the target's pass."""
+    accepted: int
+    """Guesses that the target kept (before a stop or a limit cut the block)."""
+    emitted: tuple[int, ...]
+    """Token ids that this round added to the sequence, after the cut."""
+    provenance: tuple[Provenance, ...]
+    """One per emitted token."""
+    reason: str = ""
+    """Why this drafter and length, in a few words; always set when there was no draft."""
+    catch_up_rows: int = 0
+    draft_seconds: float = 0.0
+    verify_seconds: float = 0.0
+    sample_seconds: float = 0.0
+    rewind_seconds: float = 0.0
+    other_seconds: float = 0.0
+    """What is left of the round's wall time."""
+
+    @property
+    def wall_seconds(self) -> float:
+        """The whole round."""
+        return (
+            self.draft_seconds
+            + self.verify_seconds
+            + self.sample_seconds
+            + self.rewind_seconds
+            + self.other_seconds
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationStats:
+    """What one answer cost and gave. Rates that are undefined are None."""
+
+    prompt_tokens: int
+    """Tokens of the whole prompt, reused ones included."""
+    reused_tokens: int
+    """Prompt tokens that were still in the cache from the turn before."""
+    emitted: int
+    """Generated tokens, the end token included."""
+    target_passes: int
+    """Target passes that produced tokens; prefill's last pass is the first of them."""
+    drafted: int
+    verified: int
+    accepted: int
+    """Emitted tokens that were guesses."""
+    discarded_unverified: int
+    """Guesses that never stood in a target pass: drafted - verified."""
+    bonus: int
+    corrected: int
+    plain: int
+    acceptance_rate: float | None
+    """accepted / verified."""
+    mean_acceptance_length: float | None
+    """emitted / target_passes; 1.00 is no help."""
+    tokens_per_second: float | None
+    """Tokens after the first / (wall - ttft)."""
+    prompt_tokens_per_second: float | None
+    """Prompt tokens really decoded (not reused) / ttft."""
+    ttft_seconds: float | None
+    """From the request to the first token: the prefill of both models and one pass."""
+    wall_seconds: float
+    """Prefill and decode; load and calibration are not in it."""
+    draft_seconds: float
+    verify_seconds: float
+    sample_seconds: float
+    rewind_seconds: float
+    other_seconds: float
+    """The five parts cover the time after the first token."""
+    plain_tokens_per_second: float | None = None
+    """What plain decoding would have done on this text, estimated from measured plain passes."""
+    speedup: float | None = None
+    """tokens_per_second / plain_tokens_per_second."""
+    accepted_per_position: tuple[float | None, ...] = ()
+    """Share of the guesses at draft position 1, 2, ... that were kept, among rounds that verified one there."""
+    rounds_by_drafter: dict[str, int] = field(default_factory=dict)
+    draft_lengths: dict[int, int] = field(default_factory=dict)
+    """Rounds by verified draft length (0 = plain)."""
+    out_of_vocabulary: int = 0
+    """Guesses masked because the target does not share their id."""
+    state: Literal["on", "off"] = "off"
+    """Whether drafts were in use at the end of the answer."""
+    reason: str = ""
+    """Why: in words a person can act on."""
+
+
+# --- events of a generation, in the order they arrive -----------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """A model is being read from disk."""
+
+    part: Literal["target", "draft"]
+    fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillProgress:
+    """Prompt tokens decoded so far, both models together."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFinished:
+    """One round and the tokens it added; text that is held back for a stop string comes later."""
+
+    round: Round
+    tokens: tuple[Token, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end of an answer; always the last event of a generation that did not raise."""
+
+    reason: FinishReason
+    text: str
+    tokens: tuple[int, ...]
+    """Every generated id, the end token included."""
+    stats: GenerationStats
+    tail: str = ""
+    """Text that had been held back and belongs to the answer; already part of `text`."""
+
+
+Event = PrefillProgress | RoundFinished | Finished

@@ -1,4 +1,4 @@
-"""From a repository's list of files to the files of one model: which quant, which shards, what is no model."""
+"""From a repository's list of files to the files of one model: its quant, its shards, and no side files."""
 
 from __future__ import annotations
 

@@ -45,6 +45,8 @@ class Item:
     path: str
     size: int
     """Bytes by the listing, 0 when it does not say."""
+    sha256: str = ""
+    """By the listing, "" when it does not say. It is also the name under which the hub keeps the content."""
 
 
 @dataclass
@@ -81,18 +83,18 @@ class Download:
         if self._remote is None:
             item = self.item
             self._remote = self.hub.remote(item.repo, item.commit, item.path)
-            self.transfer.total = self.size
+            self.transfer.total = item.size or self._remote.size
         return self._remote
 
     @property
     def size(self) -> int:
         """Bytes of the whole file, 0 when nobody says."""
-        return self.remote.size or self.item.size
+        return self.item.size or self.remote.size
 
     @property
     def etag(self) -> str:
         """Name of the content; made up from the address when the server gives none."""
-        stated = self.remote.etag
+        stated = self.item.sha256 or self.remote.etag
         if re.fullmatch(r"[\w.-]{8,128}", stated):
             return stated
         return "unhashed-" + hashlib.sha1(repr(self.item).encode()).hexdigest()
@@ -234,9 +236,8 @@ class Download:
 
     def _renew(self, left: int) -> Transient:
         """Ask for a new address; the hub's own refusal (gated, gone) ends it with its own message."""
-        before = self.etag
-        self._remote = None
-        if self.etag != before:
+        before, self._remote = self._remote, None
+        if before is not None and before.etag != self.remote.etag:
             raise DownloadFailed(f"{self.item.path} changed on the hub meanwhile", _AGAIN)
         return Transient("the download address does not work", 0.0 if left == _TRIES - 1 else None)
 

@@ -79,6 +79,10 @@ class Transient(Exception):
         self.wait = wait
 
 
+class HubUnreachable(DownloadFailed):
+    """The hub could not be asked; what is on this disk may still do."""
+
+
 class Expired(Exception):
     """The content host no longer accepts the signed address: ask the hub for a new one."""
 
@@ -185,7 +189,7 @@ class Hub:
         hint = "Run the same command again: it goes on where it stopped. Pulled pairs work without the hub"
         if error.wait is not None:
             hint = f"Wait {error.wait:.0f} seconds, then run the same command again"
-        return DownloadFailed(f"{self.endpoint}: {error.reason}", hint)
+        return HubUnreachable(f"{self.endpoint}: {error.reason}", hint)
 
     def _once(self, call: Callable[[], T], repo: str, revision: str, path: str) -> T:
         from huggingface_hub import errors
@@ -297,7 +301,7 @@ def _check_status(status: int, headers: Any) -> None:
     if status in _TRANSIENT:
         raise Transient(_trouble(status), _retry_after(headers))
     if status == 416:
-        raise DownloadFailed("the server's file is shorter than the part on this disk", "Run: localspec prune")
+        raise DownloadFailed("the server has less of the file than this disk", "Run: localspec prune")
     raise DownloadFailed(f"the download server answered HTTP {status}", "Try again later")
 
 
@@ -343,11 +347,12 @@ def _reason(error: Exception) -> str:
 
 
 def _bad_token() -> DownloadFailed:
-    where = "HF_TOKEN" if os.environ.get("HF_TOKEN") else "the stored login"
-    hint = "Correct or unset HF_TOKEN, which wins over: hf auth login"
-    return DownloadFailed(
-        f"the hub does not accept your token (from {where})", hint if where == "HF_TOKEN" else "Run: hf auth login"
-    )
+    if os.environ.get("HF_TOKEN"):
+        return DownloadFailed(
+            "the hub does not accept your token (from HF_TOKEN)",
+            "Correct or unset HF_TOKEN, which wins over: hf auth login",
+        )
+    return DownloadFailed("the hub does not accept your token (from the stored login)", "Run: hf auth login")
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

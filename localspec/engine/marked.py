@@ -1,8 +1,8 @@
 """Strings that remember which of their characters people wrote.
 
-A chat template mixes its own text with the messages' text. `Marked` is a `str` that carries one flag a character, so
-that after any mixture the two can still be told apart: control tokens count only where the template wrote them.
-Every operation here returns exactly what the same operation on plain strings returns, plus the flags.
+A chat template mixes its own text with the messages' text. `Marked` is a `str` that carries one flag a
+character, so that after any mixture the two can still be told apart: control tokens count only where the
+template wrote them. Every operation here returns what the same operation on plain strings does, plus flags.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Marked(str):
         return self
 
     def __getitem__(self, key: SupportsIndex | slice) -> str:
-        return Marked(super().__getitem__(key), _bytes(self.flags[key if isinstance(key, slice) else int(key)]))
+        flags = self.flags[key if isinstance(key, slice) else int(key)]
+        return Marked(super().__getitem__(key), bytes([flags]) if isinstance(flags, int) else flags)
 
     def __iter__(self) -> Iterator[str]:
         return (self[i] for i in range(len(self)))
@@ -53,7 +54,7 @@ def flags_of(text: str) -> bytes:
 
 
 def like(result: str, *sources: str) -> str:
-    """`result`, all of it marked as user text if any of `sources` holds some: for operations without a map."""
+    """`result`, all of it user text if any of `sources` holds some: for operations without a map."""
     return user(result) if any(USER in flags_of(source) for source in sources) else result
 
 
@@ -160,7 +161,7 @@ def capitalize(text: str) -> str:
 
 
 def _same_places(text: str, changed: str) -> str:
-    """Characters changed one for one keep their flags; where lengths differ (ß -> SS) all counts as user text."""
+    """Characters changed one for one keep their flags; where lengths differ (ß -> SS) all is user text."""
     if isinstance(text, Marked) and len(changed) == len(text):
         return Marked(changed, text.flags)
     return like(changed, text)
@@ -196,10 +197,6 @@ def _upto(text: str, end: int) -> str:
     return text[:end] if end < len(text) else text
 
 
-def _bytes(flags: int | bytes) -> bytes:
-    return bytes([flags]) if isinstance(flags, int) else flags
-
-
 METHODS: dict[str, Any] = {
     function.__name__: function
     for function in (
@@ -210,6 +207,9 @@ METHODS: dict[str, Any] = {
 """The methods of `str` that return text, each as a function with the string first."""
 
 QUESTIONS = frozenset(
-    "startswith endswith find rfind index count isdigit isalpha isalnum isspace isupper islower isnumeric".split()
-)
+    (
+        "startswith", "endswith", "find", "rfind", "index", "count",
+        "isdigit", "isalpha", "isalnum", "isspace", "isupper", "islower", "isnumeric",
+    )
+)  # fmt: skip
 """The methods of `str` that return a number or a truth value: they need no flags."""

@@ -1,7 +1,7 @@
 """A Jinja environment for templates that nobody vouches for: bounded time, bounded memory, no way out.
 
-jinja2's own sandbox stops attribute escapes, not `{{ 'a' * 10**10 }}`. Here every loop round, call, operation and
-output spends from a budget that grows with the conversation; what a template may call is a list, not a ban.
+jinja2's own sandbox stops attribute escapes, not `{{ 'a' * 10**10 }}`. Here every loop round, call, operation
+and output spends from a budget that grows with the conversation, and what a template may call is on a list.
 Text is `Marked` throughout, so that the template's words and the people's words stay apart.
 """
 
@@ -17,9 +17,9 @@ from types import BuiltinMethodType, MethodType
 from typing import Any
 
 from jinja2 import nodes
-from jinja2.defaults import DEFAULT_FILTERS
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
+from jinja2.filters import FILTERS as DEFAULT_FILTERS
 from jinja2.parser import Parser
 from jinja2.runtime import Context, LoopContext, Macro, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -34,6 +34,8 @@ TEXT_LIMIT = 1 << 20
 STEPS = 50_000
 """Loop rounds, calls and operations of one rendering, beyond what the conversation's length allows."""
 CPU_SECONDS = 0.6
+NODE_LIMIT = 8_000
+"""Parts of a parsed template; the longest published ones have about 3,000."""
 ITEM_LIMIT = 10_000
 NUMBER_LIMIT = 1 << 63
 CHARACTERS_A_STEP = 64
@@ -79,7 +81,7 @@ class Budget:
         self.tick(1 + characters // (CHARACTERS_A_STEP * 16))
 
     def container(self, value: Any) -> Any:
-        """Check that a list or dictionary is small when written out in full, shared parts counted each time."""
+        """Check that a list or dictionary is small when written out, shared parts counted each time."""
         self.make(CELL * _weight(value, ITEM_LIMIT + self.text_limit // CELL, 40))
         return value
 
@@ -99,7 +101,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             cache_size=0,
         )
         self.budget = Budget()
-        self.concat = self.joined  # type: ignore[assignment]
+        self.concat = self.joined  # type: ignore[method-assign]
         self.globals = {
             "range": self.counted_range,
             "namespace": Namespace,
@@ -113,6 +115,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     # --- compiling ------------------------------------------------------------------------------
 
     def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> str:
+        if sum(1 for _ in source.find_all(nodes.Node)) > NODE_LIMIT:
+            raise TooMuch("it is too large a program")
         return super()._generate(_Guard().visit(source), *args, **kwargs)
 
     # --- what guarded nodes call ------------------------------------------------------------------
@@ -204,12 +208,12 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             return attr in ("items", "keys", "values", "get")
         if isinstance(obj, list | tuple):
             return attr in ("index", "count")
-        return isinstance(obj, LoopContext) and not attr.startswith("_") and attr != "iterator"
+        return isinstance(obj, LoopContext | Namespace) and not attr.startswith("_")
 
     def wrap_str_format(self, value: Any) -> Any:
         return None  # str.format is simply not on the list
 
-    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: B902, N805
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         __self.budget.tick()
         if isinstance(__obj, Macro | Undefined):
             return __context.call(__obj, *args, **kwargs)
@@ -218,8 +222,10 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         owner = getattr(__obj, "__self__", None)
         if isinstance(__obj, BuiltinMethodType) and isinstance(owner, str):
             return __self.method(owner, __obj.__name__, args, kwargs)
-        known = owner is __self or isinstance(owner, dict | list | tuple | LoopContext) or id(__obj) in __self.own
-        if not known or not isinstance(__obj, BuiltinMethodType | MethodType) and id(__obj) not in __self.own:
+        method = isinstance(__obj, BuiltinMethodType | MethodType) and (
+            owner is __self or isinstance(owner, dict | list | tuple | LoopContext)
+        )
+        if not method and id(__obj) not in __self.own:
             raise SecurityError(f"calling a {type(__obj).__name__} is not supported")
         return __obj(*args, **kwargs)
 
@@ -285,7 +291,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def indented(self, text: str, width: int | str = 4, first: bool = False, blank: bool = False) -> str:
         """`text | indent`."""
-        if isinstance(width, int) and abs(width) > 200 or isinstance(width, str) and len(width) > 200:
+        if (len(width) if isinstance(width, str) else abs(width)) > 200:
             raise TooMuch("it indents text by a large width")
         self.budget.make(len(text) + str.count(text, "\n") * 200)
         return marked.like(DEFAULT_FILTERS["indent"](text, width, first, blank), text)
@@ -339,9 +345,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
                 return function(*args, **kwargs)
             return function(*head, self.listed(rest[0]), *rest[1:], **kwargs)
 
-        for flag in ("jinja_pass_arg",):
-            if hasattr(function, flag):
-                setattr(filtered, flag, getattr(function, flag))
+        if hasattr(function, "jinja_pass_arg"):
+            filtered.jinja_pass_arg = function.jinja_pass_arg  # type: ignore[attr-defined]
         return filtered
 
 
@@ -394,7 +399,7 @@ class _Guard(NodeTransformer):
             operand.expr = _ask("operand", operand.expr)
         return node
 
-    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Expr:
         self.generic_visit(node)
         return _ask("sliced", node) if isinstance(node.arg, nodes.Slice) else node
 
@@ -411,7 +416,7 @@ class _Guard(NodeTransformer):
         return _ask("container", node) if node.ctx == "load" else node
 
 
-def _ask(name: str, *arguments: nodes.Expr) -> nodes.Call:
+def _ask(name: str, *arguments: Any) -> nodes.Call:
     line = arguments[0].lineno if arguments else 1
     call = nodes.Call(nodes.EnvironmentAttribute(name), list(arguments), [], None, None)
     return call.set_lineno(line)  # type: ignore[return-value]
@@ -429,7 +434,7 @@ def _strftime_now(pattern: str) -> str:
 
 
 def _number(value: Any) -> Any:
-    if isinstance(value, int) and abs(value) > NUMBER_LIMIT or isinstance(value, complex):
+    if isinstance(value, complex) or (isinstance(value, int) and abs(value) > NUMBER_LIMIT):
         raise TooMuch("its numbers grow without bound")
     return value
 

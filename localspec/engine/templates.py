@@ -1,9 +1,9 @@
 """The model's own chat template: messages in, prompt out, in pieces that say who wrote them.
 
-A prompt is rendered once, with the real messages, by jinja2 in a sandbox with a budget (`template_sandbox`). All text
-that comes from outside (message contents, template arguments) carries a flag a character (`marked`), through every
-operation a template may use. So the pieces joined are exactly what Transformers would render, and `encode` can give
-control tokens their meaning only where the template itself wrote them.
+A prompt is rendered once, with the real messages, by jinja2 in a sandbox with a budget (`template_sandbox`).
+All text that comes from outside (message contents, template arguments) carries a flag a character (`marked`),
+through every operation a template may use. So the pieces joined are exactly what Transformers would render,
+and `encode` can give control tokens their meaning only where the template itself wrote them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Segment:
 
 
 class ChatTemplate:
-    """A compiled chat template. Raises InvalidInput if `source` is not one; `bos` and `eos` are token texts."""
+    """A compiled chat template; `bos` and `eos` are token texts. InvalidInput if `source` is not one."""
 
     def __init__(self, source: str, bos: str, eos: str) -> None:
         from localspec.engine.template_sandbox import BoundedEnvironment
@@ -68,8 +68,8 @@ class ChatTemplate:
     ) -> list[Segment]:
         """The prompt for `messages`, neighbouring pieces always of different origin.
 
-        `arguments` go to the template by name (`enable_thinking=False`). Raises InvalidInput with the template's own
-        words when it refuses the conversation, and when it fails or does not come to an end.
+        `arguments` go to the template by name (`enable_thinking=False`). Raises InvalidInput with the
+        template's own words when it refuses the conversation, and when it fails or does not come to an end.
         """
         from localspec.engine.marked import runs
 
@@ -107,16 +107,17 @@ def encode(
 ) -> list[int]:
     """Token ids of a rendered prompt, in which nobody but the template wrote a control token.
 
-    `tokenize(text, parse_special)`; `is_control(id)`: an id with a meaning beyond its text. An ordinary prompt is
-    tokenized whole, as every other program does. When that yields other control tokens than the template's pieces
-    alone, the pieces that bring them are tokenized apart as plain text.
+    `tokenize(text, parse_special)`; `is_control(id)`: an id with a meaning beyond its text. An ordinary
+    prompt is tokenized whole, as every other program does. When that yields other control tokens than the
+    template's pieces alone, the pieces that bring them are tokenized apart as plain text.
     """
     pieces = [segment for segment in segments if segment.text]
 
     def controls(ids: Iterable[int]) -> list[int]:
         return [token for token in ids if is_control(token)]
 
-    wanted = [token for piece in pieces if piece.is_template for token in controls(tokenize(piece.text, True))]
+    own = [tokenize(piece.text, True) for piece in pieces if piece.is_template]
+    wanted = [token for ids in own for token in controls(ids)]
     everything = tokenize("".join(piece.text for piece in pieces), True)
     if controls(everything) == wanted:
         return everything
@@ -172,6 +173,7 @@ def _explained(what: str, work: Callable[[], Any]) -> Any:
 
     from localspec.engine.template_sandbox import TemplateSays, TooMuch
 
+    stopped = "the model's chat template was stopped"
     try:
         return work()
     except TemplateSays as error:
@@ -180,14 +182,16 @@ def _explained(what: str, work: Callable[[], Any]) -> Any:
             "Nothing was sent. Change the conversation, or use --raw",
         ) from None
     except TooMuch as error:
-        raise InvalidInput(f"the model's chat template was stopped: {error}", WITHOUT) from None
+        raise InvalidInput(f"{stopped}: {error}", WITHOUT) from None
     except TemplateSyntaxError as error:
         message = f"the model's chat template {what}: {one_line(str(error.message))} (line {error.lineno})"
         raise InvalidInput(message, WITHOUT) from None
     except RecursionError:
-        raise InvalidInput("the model's chat template was stopped: it nests too deeply", WITHOUT) from None
-    except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError, SyntaxError) as error:
-        name = "" if isinstance(error, TemplateError) else f"{type(error).__name__}: "
-        raise InvalidInput(f"the model's chat template {what}: {name}{one_line(str(error))}", WITHOUT) from None
+        raise InvalidInput(f"{stopped}: it nests too deeply", WITHOUT) from None
     except MemoryError:
-        raise InvalidInput("the model's chat template was stopped: it needs too much memory", WITHOUT) from None
+        raise InvalidInput(f"{stopped}: it needs too much memory", WITHOUT) from None
+    except Exception as error:
+        # Templates are programs: any error in them is theirs.
+        name = "" if isinstance(error, TemplateError) else f"{type(error).__name__}: "
+        message = f"the model's chat template {what}: {name}{one_line(str(error))}"
+        raise InvalidInput(message, WITHOUT) from None

@@ -29,7 +29,7 @@ from localspec.engine.settings import (
     SpeculationSettings,
 )
 from localspec.engine.wire import Sender, receive
-from localspec.errors import EngineDied, EngineError
+from localspec.errors import EngineDied, EngineError, LocalspecError
 
 _LOGS_KEPT = 5
 _CLOSE_SECONDS = 3.0
@@ -86,8 +86,8 @@ class EngineClient:
                     event = self._next()
                     ended = isinstance(event, Finished)
                     yield event
-            except (EngineError, GeneratorExit):
-                ended = ended or not self.alive
+            except LocalspecError:
+                ended = True
                 raise
             finally:
                 if not ended:
@@ -198,7 +198,7 @@ class EngineClient:
     def _drain(self) -> None:
         """The caller left in the middle: stop, and read on to the end of that answer."""
         self._cancel.set()
-        with contextlib.suppress(EngineError):
+        with contextlib.suppress(LocalspecError):
             while not isinstance(self._next(), Finished):
                 pass
 

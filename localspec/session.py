@@ -159,9 +159,10 @@ def check(files: PairFiles, options: LoadOptions) -> Verdict | None:
     if files.draft is None:
         return None
     verdict = compat.check(target, read_header(files.draft))
-    if not verdict.usable(force=options.force):
+    reason = verdict.worst()
+    if reason is not None and (verdict.kind == "refused" or (verdict.swapped and not options.force)):
         raise IncompatiblePair(
-            f"{files.draft.name} cannot draft for {files.target.name}: {verdict.summary()}",
+            f"{files.draft.name} cannot draft for {files.target.name}: {reason.detail}",
             f"See: localspec check {files.target} {files.draft}",
         )
     return verdict

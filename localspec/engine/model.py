@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -28,9 +28,11 @@ class Model(Protocol):
     def max_rows(self) -> int:
         """Most rows of logits in one pass."""
 
-    def extend(
-        self, tokens: Sequence[int], rows: int = 1, on_progress: Callable[[int], None] | None = None
-    ) -> NDArray[np.float32]:
+    @property
+    def max_rewind(self) -> int | None:
+        """Most tokens that can be taken back after a pass; None = any number."""
+
+    def extend(self, tokens: Sequence[int], rows: int = 1) -> NDArray[np.float32]:
         """Decode `tokens` at the end; logits of the last `rows`, shape (rows, n_vocab), valid until the next call."""
 
     def rewind(self, length: int) -> None:

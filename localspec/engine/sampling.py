@@ -95,6 +95,11 @@ class Sampler:
         self._biased = np.array([token for token, _ in settings.logit_bias] + list(banned), np.int64)
         self._bias = np.array([bias for _, bias in settings.logit_bias] + [-math.inf] * len(banned), np.float32)
 
+    @property
+    def uses_history(self) -> bool:
+        """Whether `distribution` looks at the tokens so far."""
+        return self._settings.penalises
+
     def distribution(
         self, row: NDArray[np.float32], history: Sequence[int], banned: Sequence[int] = ()
     ) -> Distribution:

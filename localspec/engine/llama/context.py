@@ -6,7 +6,7 @@ libllama ends the process on several mistakes. Each call here is checked first, 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -66,16 +66,11 @@ class Context:
         self.max_rewind = self._find_max_rewind()
         """Most tokens that `rewind` can take back after a pass; None = any number."""
 
-    def extend(
-        self,
-        tokens: Sequence[int],
-        rows: int = 1,
-        on_progress: Callable[[int], None] | None = None,
-    ) -> NDArray[np.float32]:
+    def extend(self, tokens: Sequence[int], rows: int = 1) -> NDArray[np.float32]:
         """Decode `tokens` at the end of the sequence; logits of the last `rows` of them, shape (rows, n_vocab).
 
         The array is libllama's own memory: valid, and free to be written to, until the next call.
-        `on_progress` gets the number of tokens decoded so far. Raises Cancelled; `length` then tells what stayed.
+        Raises Cancelled; `length` then tells what stayed.
         """
         self._check(tokens, rows)
         head = len(tokens) - rows
@@ -84,11 +79,7 @@ class Context:
             count = min(self._batch_size, head - done)
             self._decode(tokens[done : done + count], 0)
             done += count
-            if on_progress is not None:
-                on_progress(done)
         self._decode(tokens[done:], rows)
-        if on_progress is not None:
-            on_progress(len(tokens))
         return self._logits(rows)
 
     def rewind(self, length: int) -> None:

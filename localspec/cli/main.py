@@ -6,6 +6,7 @@ Each command is a module of its own that is imported when it runs; the help page
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import signal
 import sys
@@ -75,6 +76,9 @@ def cli(ctx: click.Context) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit code. Nothing below this function exits."""
     _end_politely_on_sigterm()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a locale without UTF-8 must not end an answer
     arguments = sys.argv[1:] if argv is None else argv
     try:
         result = cli.main(arguments, prog_name="localspec", standalone_mode=False)

@@ -182,7 +182,10 @@ class PrefillProgress:
 
 @dataclass(frozen=True, slots=True)
 class RoundFinished:
-    """One round and the tokens it added; text that is held back for a stop string comes later."""
+    """One round, and the tokens whose text is settled now.
+
+    Tokens come in order and once. Those that may still turn out to begin a stop string come with a later round, or with the end.
+    """
 
     round: Round
     tokens: tuple[Token, ...]
@@ -197,8 +200,8 @@ class Finished:
     tokens: tuple[int, ...]
     """Every generated id, the end token included."""
     stats: GenerationStats
-    tail: str = ""
-    """Text that had been held back and belongs to the answer; already part of `text`."""
+    tail: tuple[Token, ...] = ()
+    """Tokens that no `RoundFinished` has carried yet, their texts already part of `text`."""
 
 
 Event = PrefillProgress | RoundFinished | Finished

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from localspec import __version__
 from localspec.errors import DownloadFailed, InvalidInput, LocalspecError
 from localspec.pairs.hf_cache import lock_path
-from localspec.pairs.listing import RepoFile
+from localspec.pairs.listing import Listing, RepoFile
 
 if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError
@@ -30,19 +30,6 @@ CHUNK = 1 << 18
 _TRIES = 5
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """What a repository holds at one commit."""
-
-    repo: str
-    commit: str
-    """40 hex digits."""
-    files: tuple[RepoFile, ...]
-    gated: bool
-    licence: str
-    """As the repository states it, "" when it does not."""
 
 
 @dataclass(frozen=True, slots=True)

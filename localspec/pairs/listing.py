@@ -31,6 +31,19 @@ class RepoFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Listing:
+    """What a repository holds at one commit."""
+
+    repo: str
+    commit: str
+    """40 hex digits."""
+    files: tuple[RepoFile, ...]
+    gated: bool
+    licence: str
+    """As the repository states it, "" when it does not."""
+
+
+@dataclass(frozen=True, slots=True)
 class FileSet:
     """The files of one model in one quantization."""
 

@@ -6,7 +6,7 @@ Everything that can say no says it before the first gigabyte.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,19 +14,22 @@ from threading import Event, Thread
 
 from localspec.errors import Cancelled, DownloadFailed, IncompatiblePair, LocalspecError, UnknownName
 from localspec.pairs import compat, hf_cache
-from localspec.pairs.catalog import Catalog, CatalogModel, load_catalog
+from localspec.pairs.catalog import Catalog, load_catalog
+from localspec.pairs.choices import cached_listing, choose_from, known_model
 from localspec.pairs.download import Download, Item, Transfer
-from localspec.pairs.gguf_header import NeedMoreBytes, join_split, parse_header, read_header
-from localspec.pairs.hub import Hub, HubUnreachable, Listing
-from localspec.pairs.listing import Choice, choose, choose_file, first_model
+from localspec.pairs.gguf_header import NeedMoreBytes, join_split, parse_header
+from localspec.pairs.hub import Hub, HubUnreachable
+from localspec.pairs.listing import Choice, Listing
 from localspec.pairs.model_info import ModelInfo
 from localspec.pairs.names import CatalogRef, HubRef, ModelRef, PathRef, parse_draft, parse_target
-from localspec.pairs.quants import Role, search_order
-from localspec.pairs.split_files import local_set
+from localspec.pairs.quants import Role
+from localspec.pairs.split_files import local_set, read_model
 from localspec.pairs.store import LockedFile, LockedModel, PairLock, Store, local_file
 
 _FIRST_BYTES = 2 << 20
 """Of a header asked for at once; big vocabularies need 6 MB, small ones less than 2."""
+_NEXT_BYTES = 64 << 10
+"""Of the second and later shards, which repeat no vocabulary."""
 _HEADROOM = 64 << 20
 _WORKERS = 4
 
@@ -130,7 +133,8 @@ class Puller:
         asked = self.request
         target_ref = parse_target(asked.target, self.catalog, asked.quant)
         explicit = asked.draft not in (None, "auto", "none")
-        draft_ref = parse_draft(asked.draft or "", self._family(target_ref), self.catalog) if explicit else None
+        family = self._family(target_ref)
+        draft_ref = parse_draft(asked.draft or "", family, self.catalog) if explicit else None
         target = self._side("target", asked.target, target_ref, asked.revision)
         try:
             if draft_ref is not None:
@@ -158,7 +162,7 @@ class Puller:
         notes = [target.note] if target.note else []
         if self.request.draft == "none":
             return PullPlan(target, None, None, "asked for none", tuple(notes))
-        model = self._known(ref, target.info)
+        model = known_model(self.catalog, ref, target.info)
         if model is None:
             return PullPlan(target, None, None, "no draft is known for this model", tuple(notes))
         for name in model.drafts:
@@ -175,22 +179,15 @@ class Puller:
 
     def _family(self, ref: ModelRef) -> str:
         """The family that short draft names complete; "" when the catalog does not know the target."""
-        if isinstance(ref, CatalogRef):
-            return ref.model.family
-        known = self._known(ref, None)
+        known = known_model(self.catalog, ref, None)
         return known.family if known else ""
-
-    def _known(self, ref: ModelRef, info: ModelInfo | None) -> CatalogModel | None:
-        if isinstance(ref, CatalogRef):
-            return ref.model
-        return known_model(self.catalog, ref, info)
 
     # --- one model
 
     def _side(self, role: Role, name: str, ref: ModelRef, revision: str) -> Side:
         if isinstance(ref, PathRef):
-            paths = local_set(ref.path)
-            return Side(role, str(paths[0].absolute()), (), paths, read_set(paths), None, "", "")
+            paths = tuple(path.absolute() for path in local_set(ref.path))
+            return Side(role, str(paths[0]), (), paths, read_model(paths), None, "", "")
         listing, choice = self._resolve(ref, role, revision)
         downloads = tuple(
             Download(
@@ -201,19 +198,15 @@ class Puller:
             )
             for file in choice.files.files
         )
-        info = remote_header(downloads[0])
-        return Side(role, name, downloads, (), info, listing, revision, choice.note)
+        return Side(role, name, downloads, (), remote_model(downloads), listing, revision, choice.note)
 
     def _resolve(self, ref: HubRef | CatalogRef, role: Role, revision: str) -> tuple[Listing, Choice]:
-        """The repository's live listing and what to take from it; of several repositories the first that has it."""
-        if isinstance(ref, HubRef):
-            listing = self._listing(ref.repo, revision)
-            return listing, _choose_from(listing, ref, role)
-        order, first_error = search_order(ref.quant, role), None
-        for repo in ref.model.repos:
+        """The live listing and what to take from it; of several repositories the first that has it."""
+        first_error = None
+        for repo in (ref.repo,) if isinstance(ref, HubRef) else ref.model.repos:
             try:
                 listing = self._listing(repo, revision)
-                return listing, choose(listing.files, order, repo=repo, pattern=ref.model.file)
+                return listing, choose_from(listing, ref, role)
             except HubUnreachable:
                 raise
             except (UnknownName, DownloadFailed) as error:
@@ -274,7 +267,7 @@ class Puller:
             for download in side.downloads[:1]:
                 item = download.item
                 hf_cache.remember_revision(self.request.cache, item.repo, side.asked_revision, item.commit)
-            read_set([download.name for download in side.downloads] or side.paths)
+            read_model(tuple(download.name for download in side.downloads) or side.paths)
         return self.store.save(replace(self._lock(plan), pulled=lock.pulled))
 
     def _lock(self, plan: PullPlan) -> PairLock:
@@ -285,7 +278,7 @@ class Puller:
             alias=self.request.alias,
             verdict=verdict.kind if verdict else "",
             masked_ids=verdict.masked if verdict else 0,
-            reasons=tuple(verdict.explain()) if verdict else (),
+            reasons=tuple(f"{one.rule}: {one.detail}" for one in verdict.reasons) if verdict else (),
             why_no_draft=plan.why_no_draft,
             pulled=datetime.now(UTC).isoformat(),
         )
@@ -310,9 +303,16 @@ class Puller:
         )
 
 
-def remote_header(download: Download) -> ModelInfo:
-    """The header of a file that is not here yet; the bytes stay as the beginning of its part file."""
-    need = _FIRST_BYTES
+def remote_model(downloads: tuple[Download, ...]) -> ModelInfo:
+    """The header of a model that is not here yet, all shards of it."""
+    parts = [remote_header(downloads[0], _FIRST_BYTES)]
+    if parts[0].split_count == 1 and len(downloads) == 1:
+        return parts[0]
+    return join_split(parts + [remote_header(download, _NEXT_BYTES) for download in downloads[1:]])
+
+
+def remote_header(download: Download, need: int) -> ModelInfo:
+    """The header of one file; its bytes stay as the beginning of the part file. Asks for `need` at first."""
     while True:
         data = download.prefix(need)
         source = f"{download.item.repo}/{download.item.path}"
@@ -324,36 +324,6 @@ def remote_header(download: Download) -> ModelInfo:
             need = max(more.need + (1 << 18), 2 * len(data))
 
 
-def read_set(paths: Iterable[Path]) -> ModelInfo:
-    """The header of a model that is whole on this disk; UnreadableFile when the set is not one."""
-    parts = [read_header(path) for path in paths]
-    return parts[0] if len(parts) == 1 and parts[0].split_count == 1 else join_split(parts)
-
-
-def cached_listing(cache: Path, repo: str, revision: str) -> Listing | None:
-    """What the cache holds of a repository, as if it were the listing; None when it holds nothing."""
-    commit = hf_cache.cached_commit(cache, repo, revision)
-    if commit is None:
-        return None
-    files = hf_cache.cached_files(cache, repo, commit)
-    return Listing(repo, commit, tuple(files), gated=False, licence="")
-
-
-def known_model(catalog: Catalog, ref: ModelRef, info: ModelInfo | None) -> CatalogModel | None:
-    """The catalog's entry for a model that was named by path or repository."""
-    from localspec.pairs.listing import shard_of
-    from localspec.pairs.quants import split_quant
-
-    if isinstance(ref, HubRef):
-        for model in catalog.models.values():
-            if ref.repo in model.repos:
-                return model
-        return catalog.by_file_name(ref.repo.split("/")[1].removesuffix("-GGUF"))
-    assert isinstance(ref, PathRef)
-    stem = split_quant(shard_of(ref.path.name.removesuffix(".gguf"))[0])[0]
-    return catalog.by_file_name(stem) or (catalog.by_file_name(info.name) if info else None)
-
-
 def free_bytes(folder: Path) -> int:
     """Free space where `folder` is or will be."""
     while not folder.exists() and folder != folder.parent:
@@ -361,20 +331,8 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def _choose_from(listing: Listing, ref: HubRef, role: Role) -> Choice:
-    if ref.file:
-        return choose_file(listing.files, ref.file, repo=ref.repo)
-    try:
-        return choose(listing.files, search_order(ref.quant, role), repo=ref.repo)
-    except UnknownName:
-        if ref.quant:
-            raise
-        return first_model(listing.files, repo=ref.repo)
-
-
 def _refusal(target: Side, draft: Side, verdict: compat.Verdict) -> IncompatiblePair:
-    lines = verdict.explain()
-    detail = "; ".join(lines)
+    detail = "; ".join(f"{one.rule}: {one.detail}" for one in verdict.reasons if one.severity == "refused")
     if verdict.kind != "refused":
         return IncompatiblePair(
             f"the draft {draft.name} is larger than the target {target.name}", "Swap them, or --force"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from localspec.errors import InvalidInput
+from localspec.pairs.gguf_header import join_split, read_header
 from localspec.pairs.listing import shard_of
+from localspec.pairs.model_info import ModelInfo
+from localspec.pairs.quants import split_quant
 
 
 def local_set(path: Path) -> tuple[Path, ...]:
@@ -27,3 +31,14 @@ def local_set(path: Path) -> tuple[Path, ...]:
             f"Put it into {path.parent}, or pull the model again",
         )
     return tuple(wanted)
+
+
+def read_model(paths: Sequence[Path]) -> ModelInfo:
+    """The header of a whole model; UnreadableFile when its files are not exactly one set."""
+    parts = [read_header(path) for path in paths]
+    return parts[0] if len(parts) == 1 and parts[0].split_count == 1 else join_split(parts)
+
+
+def model_stem(path: Path) -> str:
+    """A model file's name without shard numbers, quantization and ending."""
+    return split_quant(shard_of(path.name.removesuffix(".gguf"))[0])[0]

@@ -189,10 +189,8 @@ class Store:
             if not lock.alias:
                 counts[squeeze(lock.target.name)] = counts.get(squeeze(lock.target.name), 0) + 1
         alone = {name for name, count in counts.items() if count == 1}
-        return [
-            (lock.full_name if lock.alias or squeeze(lock.target.name) not in alone else lock.target.name, lock)
-            for lock in locks
-        ]
+        short = [not lock.alias and squeeze(lock.target.name) in alone for lock in locks]
+        return [(lock.target.name if s else lock.full_name, lock) for s, lock in zip(short, locks, strict=True)]
 
     def find(self, name: str) -> PairLock | None:
         """The pair of that name: an alias, `TARGET+DRAFT`, or `TARGET` (then the one pulled last)."""

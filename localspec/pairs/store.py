@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -184,13 +185,12 @@ class Store:
     def names(self) -> list[tuple[str, PairLock]]:
         """Each lock under the shortest name that means it: the target's alone where it has one draft only."""
         locks = self.locks()
-        counts: dict[str, int] = {}
+        targets = Counter(squeeze(lock.target.name) for lock in locks if not lock.alias)
+        named = []
         for lock in locks:
-            if not lock.alias:
-                counts[squeeze(lock.target.name)] = counts.get(squeeze(lock.target.name), 0) + 1
-        alone = {name for name, count in counts.items() if count == 1}
-        short = [not lock.alias and squeeze(lock.target.name) in alone for lock in locks]
-        return [(lock.target.name if s else lock.full_name, lock) for s, lock in zip(short, locks, strict=True)]
+            alone = not lock.alias and targets[squeeze(lock.target.name)] == 1
+            named.append((lock.target.name if alone else lock.full_name, lock))
+        return named
 
     def find(self, name: str) -> PairLock | None:
         """The pair of that name: an alias, `TARGET+DRAFT`, or `TARGET` (then the one pulled last)."""

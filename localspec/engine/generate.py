@@ -105,7 +105,8 @@ class Generation:
         self._stream = TextStream(vocabulary.token_bytes, limits.stop)
         self._tokens = list(prompt)
         self._prompt_length = len(prompt)
-        self._reused = min(common_length(held, prompt[:-1]), target.length)
+        common = min(common_length(held, prompt[:-1]), target.length)
+        self._reused = common if target.can_rewind(common) else 0
         self._stats = StatsBuilder(len(prompt), self._reused)
         self._reason: FinishReason | None = None
         self._rounds = 0
@@ -137,8 +138,6 @@ class Generation:
 
     def _prefill(self) -> Iterator[Event]:
         """Read the prompt on every model; its last row gives the first token, without a draft."""
-        if not self._target.can_rewind(self._reused):
-            self._reused = 0
         self._target.rewind(self._reused)
         fresh = self._tokens[self._reused :]
         total = len(fresh)

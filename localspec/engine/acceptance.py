@@ -14,6 +14,7 @@ three tokens and is followed for two is a match of five.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ CONFIDENCE_EDGES = (0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.995)
 
 # Rates of an ordinary same-family pair on mixed text, one per bin. They are where learning starts.
 _KEPT = (0.16, 0.38, 0.46, 0.60, 0.72, 0.82, 0.89, 0.94, 0.96, 0.985)
+_ODDS = tuple(math.log(rate / (1 - rate)) for rate in _KEPT)
 _FOLLOWING = (0.50, 0.50, 0.64, 0.62, 0.67, 0.71, 0.77, 0.86, 0.88, 0.93)
 _FIRST = (0.66, 0.68, 0.85, 0.75)
 
@@ -37,42 +39,45 @@ _PRIOR_WEIGHT = 6.0
 _PLACE_WEIGHT = 16.0  # guesses that a place's own rate needs to weigh as much as its bin's
 _MEMORY = 0.985  # per observation of one cell
 _LOOKUP_MEMORY = 0.95
-_TREND_WEIGHT = 12.0
-_TREND_MEMORY = 0.99
-_TREND_RANGE = (0.05, 1.08)
+_TREND_STEP = 0.25
+_TREND_MEMORY = 0.998
+_TREND_RANGE = 4.0
+_TREND_SETTLE = 0.08
 _STORED_WEIGHT = 30.0
 
 
 class Rates:
     """A row of rates, each (prior * weight + kept) / (weight + seen), with slow forgetting.
 
-    `trend` corrects all priors together: a drafter that is worse than most is so in every bin.
+    `trend` moves all priors together, in log odds: a text that is easy or a drafter that is poor shows in every cell.
     """
 
-    __slots__ = ("_kept", "_memory", "_prior", "_seen", "values")
+    __slots__ = ("_kept", "_memory", "_odds", "_prior", "_seen", "values")
 
     def __init__(self, prior: Sequence[float], memory: float) -> None:
-        self._prior = tuple(prior)
+        self._prior = list(prior)
+        self._odds = [math.log(rate / (1 - rate)) for rate in prior]
         self._memory = memory
         self._kept = [0.0] * len(self._prior)
         self._seen = [0.0] * len(self._prior)
         self.values = list(self._prior)
         """The current rates."""
 
-    def observe(self, cell: int, kept: bool, trend: float = 1.0) -> None:
+    def observe(self, cell: int, kept: bool) -> None:
         """Count one judged guess."""
         self._kept[cell] = self._kept[cell] * self._memory + kept
         self._seen[cell] = self._seen[cell] * self._memory + 1.0
-        self._settle(cell, trend)
+        self._settle(cell)
 
     def follow(self, trend: float) -> None:
-        """Apply a changed trend to every cell."""
-        for cell in range(len(self._prior)):
-            self._settle(cell, trend)
+        """Move every cell's prior by a trend in log odds."""
+        for cell, odds in enumerate(self._odds):
+            self._prior[cell] = 1 / (1 + math.exp(-odds - trend))
+            self._settle(cell)
 
-    def _settle(self, cell: int, trend: float) -> None:
-        prior = min(0.995, self._prior[cell] * trend)
-        self.values[cell] = (self._kept[cell] + _PRIOR_WEIGHT * prior) / (self._seen[cell] + _PRIOR_WEIGHT)
+    def _settle(self, cell: int) -> None:
+        share = self._kept[cell] + _PRIOR_WEIGHT * self._prior[cell]
+        self.values[cell] = share / (self._seen[cell] + _PRIOR_WEIGHT)
 
     def to_list(self) -> list[list[float]]:
         """(kept, seen) per cell, at most 30 seen: a stored rate yields to what this session shows."""
@@ -99,8 +104,7 @@ class ModelAcceptance:
         self.following = Rates(_FOLLOWING, _MEMORY)
         self.first = Rates(_FIRST, _MEMORY)
         self._places = [[[0.0, 0.0] for _ in _KEPT] for _ in range(3)]
-        self._trend_kept = self._trend_expected = 0.0
-        self._trend = self._settled_trend = 1.0
+        self._trend = self._settled_trend = 0.0
         self.steady = 0.85
         """Chance that a guess is kept, given all before it were: the average over recent text."""
 
@@ -119,25 +123,23 @@ class ModelAcceptance:
         for place in range(min(verified, accepted + 1)):
             kept = place < accepted
             cell = bisect_right(CONFIDENCE_EDGES, confidences[place])
-            self._trend_kept = self._trend_kept * _TREND_MEMORY + kept
-            self._trend_expected = self._trend_expected * _TREND_MEMORY + _KEPT[cell]
+            expected = 1 / (1 + math.exp(-_ODDS[cell] - self._trend))
+            self._trend = self._trend * _TREND_MEMORY + _TREND_STEP * (kept - expected)
             self.steady += 0.03 * (kept - self.steady)
-            self.kept.observe(cell, kept, self._settled_trend)
+            self.kept.observe(cell, kept)
             counts = self._places[0 if place == 0 else 1 if place < 3 else 2][cell]
             counts[0] = counts[0] * _MEMORY + kept
             counts[1] = counts[1] * _MEMORY + 1.0
             if place == 0:
-                self.first.observe(before, kept, self._settled_trend)
+                self.first.observe(before, kept)
             else:
                 last = bisect_right(CONFIDENCE_EDGES, confidences[place - 1])
-                self.following.observe(last, kept, self._settled_trend)
+                self.following.observe(last, kept)
         self._follow_trend()
 
     def _follow_trend(self) -> None:
-        low, high = _TREND_RANGE
-        trend = (self._trend_kept + _TREND_WEIGHT) / (self._trend_expected + _TREND_WEIGHT)
-        self._trend = min(high, max(low, trend))
-        if abs(self._trend - self._settled_trend) > 0.02:
+        self._trend = max(-_TREND_RANGE, min(_TREND_RANGE, self._trend))
+        if abs(self._trend - self._settled_trend) > _TREND_SETTLE:
             self._settled_trend = self._trend
             for rates in (self.kept, self.following, self.first):
                 rates.follow(self._trend)
@@ -158,11 +160,9 @@ class ModelAcceptance:
         acceptance = cls()
         try:
             trend, steady = float(stored["trend"]), float(stored["steady"])
-            if not (_TREND_RANGE[0] <= trend <= _TREND_RANGE[1] and 0 <= steady <= 1):
+            if not (abs(trend) <= _TREND_RANGE and 0 <= steady <= 1):
                 raise ValueError(f"stored trend {trend} or steady rate {steady} out of range")
             acceptance._trend = acceptance._settled_trend = trend
-            acceptance._trend_expected = _TREND_WEIGHT
-            acceptance._trend_kept = 2 * _TREND_WEIGHT * trend - _TREND_WEIGHT
             acceptance.steady = steady
             for name in ("kept", "following", "first"):
                 getattr(acceptance, name).load(stored[name], trend)

@@ -39,11 +39,16 @@ Choice = Literal["none", "model", "lookup"]
 MAX_MODEL_DRAFT = 16
 MAX_LOOKUP_DRAFT = 32
 
-_RATE_HALF_LIFE = 150  # tokens
+_RATE_MEMORY = 0.97  # per round
 _RATE_PRIOR = 24.0  # tokens at plain speed that the long-run rate starts from
 _DEBT_ROUNDS = 8  # catching up is an investment in about so many rounds
-_FIRST_GAP = 24  # rounds without a draft before the first probe
-_LONGEST_GAP = 2048
+_VALUE_WEIGHT = 4.0  # rounds that the calculated value of a draft weighs against the met ones
+_VALUE_MEMORY = 0.94
+_PROBE_MEMORY = 0.7  # a probe is news
+_FIRST_GAP = 24.0  # rounds without a draft before the first probe
+_GAP_GROWTH = 1.4
+_LONGEST_GAP = 96.0
+_PROBE_LENGTH = 8
 _PROBE_SHARE = 0.01  # of all time
 _LOSS_ALLOWED = 8.0  # plain steps that drafting may lose before it has to prove itself
 _LOSS_TRICKLE = 0.005  # of a plain step, given back per token
@@ -178,12 +183,17 @@ class AdaptiveController:
         acceptance: ModelAcceptance | None = None,
         drafter: Literal["auto", "model", "lookup"] = "auto",
         length: int | None = None,
+        longest: int = MAX_MODEL_DRAFT,
     ) -> None:
         self.costs = costs
         self.acceptance = acceptance or ModelAcceptance()
         self.lookup = LookupAcceptance()
         self._drafter = drafter
         self._length = length
+        self._longest = longest
+        # What drafts of the model bring, after each kind of round: tokens expected, plain steps spent, rounds.
+        self._values = [[0.0, 0.0, 0.0] for _ in range(4)]
+        self._pool = [0.0, 0.0, 0.0]
         # The long-run rate, as a multiple of plain: tokens made, over the plain steps their time was worth.
         self._tokens = self._steps = _RATE_PRIOR
         self._before = NO_DRAFT_BEFORE
@@ -194,6 +204,7 @@ class AdaptiveController:
         self._row_prices: list[float] = []
         self._kept_so_far = 1.0
         self._judged = 0
+        self._expected = 0.0
         self._extra_pass = False
         # Being off.
         self._quiet = 0
@@ -231,17 +242,17 @@ class AdaptiveController:
         """The drafter and the most guesses that are worth their time now."""
         self._situation = situation
         self._extra_pass = self._probing = False
-        self._kept_so_far, self._judged = 1.0, 0
+        self._kept_so_far, self._judged, self._expected = 1.0, 0, 0.0
         self._price(situation)
         lookup_length, lookup_gain = self._lookup_gain(situation)
         model_gain = self._model_gain(situation)
         if lookup_gain > max(0.0, model_gain):
             self._plan = self._on("lookup", lookup_length)
         elif model_gain > 0.0:
-            self._plan = self._on("model", min(situation.budget, self._length or MAX_MODEL_DRAFT))
+            self._plan = self._on("model", min(situation.budget, self._length or self._longest))
         elif self._may_probe(situation):
             self._probing = True
-            length = min(situation.budget, MAX_MODEL_DRAFT)
+            length = min(situation.budget, self._longest, _PROBE_LENGTH)
             self._plan = Plan("model", length, "probe: is it worth it again?")
         else:
             self._plan = Plan("none", 0, self._off(situation))
@@ -292,17 +303,25 @@ class AdaptiveController:
             return 1.0
         if self._rounds < self._blocked_until:
             return -1.0
+        step, rate = self._step_price, self.long_run_speedup
         debt = self.costs.catch_up_seconds(situation.catch_up_rows, situation.position)
-        step = self._step_price
         debt_price = debt * step / self.costs.draft_step_seconds(situation.position) if debt else 0.0
-        gain, chance, best = 0.0, self.acceptance.first.values[self._before], -1.0
-        for length in range(1, min(situation.budget, MAX_MODEL_DRAFT) + 1):
+        # The best draft of a length set beforehand; what stopping by confidence adds to it is met, not calculated.
+        gain, chance, best = 0.0, self.acceptance.first.values[self._before], (-1.0, 0.0, 0.0)
+        for length in range(1, min(situation.budget, self._longest) + 1):
             gain += chance
-            best = max(best, gain - length * step - self._row_prices[length])
+            price = length * step + self._row_prices[length]
+            if gain - price > best[0]:
+                best = (gain - price, gain, price)
             chance *= self.acceptance.steady
             if chance < step:
                 break
-        return best - debt_price / _DEBT_ROUNDS
+        pool_tokens, pool_steps, pool_rounds = self._pool
+        weight = pool_rounds + _VALUE_WEIGHT
+        pool = (pool_tokens - rate * pool_steps + _VALUE_WEIGHT * best[0]) / weight
+        tokens, steps, rounds = self._values[self._before]
+        value = (tokens - rate * steps + _VALUE_WEIGHT * pool) / (rounds + _VALUE_WEIGHT)
+        return value - debt_price / _DEBT_ROUNDS
 
     def _on(self, drafter: Choice, length: int) -> Plan:
         if self._length is not None:
@@ -319,9 +338,7 @@ class AdaptiveController:
         if made == 0 or self._length is not None:
             return True
         acceptance = self.acceptance
-        while self._judged < made:
-            self._kept_so_far *= acceptance.chance(confidences[self._judged], self._judged)
-            self._judged += 1
+        self._judge(confidences)
         prices, step = self._row_prices, self._step_price
         if next_confidence is not None:
             self._extra_pass = True
@@ -341,6 +358,13 @@ class AdaptiveController:
                 break
         return False
 
+    def _judge(self, confidences: Sequence[float]) -> None:
+        """Follow the chance that everything so far is kept, and the number of tokens to expect of it."""
+        while self._judged < len(confidences):
+            self._kept_so_far *= self.acceptance.chance(confidences[self._judged], self._judged)
+            self._expected += self._kept_so_far
+            self._judged += 1
+
     # --- after the round ------------------------------------------------------------------------------
 
     def observe(self, round_: Round) -> None:
@@ -350,6 +374,8 @@ class AdaptiveController:
         self._rounds += 1
         passes = len(round_.drafted) + self._extra_pass
         self.costs.observe(round_, passes)
+        if round_.drafter == "model" and self._row_prices:
+            self._observe_value(round_, passes)
         self._observe_guesses(round_)
         plain = self.costs.round_seconds(1, round_.position)
         if plain <= 0:
@@ -357,7 +383,7 @@ class AdaptiveController:
         emitted = len(round_.emitted)
         steps = round_.wall_seconds / plain
         self._elapsed += round_.wall_seconds
-        keep = 0.5 ** (emitted / _RATE_HALF_LIFE)
+        keep = _RATE_MEMORY
         self._tokens = self._tokens * keep + emitted
         self._steps = self._steps * keep + min(steps, 3.0 * (round_.verified + 1))
         if round_.drafter == "none":
@@ -366,10 +392,25 @@ class AdaptiveController:
         else:
             self._observe_drafting(round_, plain, emitted - steps)
 
+    def _observe_value(self, round_: Round, passes: int) -> None:
+        """What the draft could be expected to bring, judged by its confidences, and what it cost.
+
+        Expected rather than counted: far less noise, and the acceptance model sees to it that it is true.
+        """
+        self._judge(round_.confidences[: round_.verified])
+        steps = (passes * self._step_price + self._row_prices[round_.verified]) / self.long_run_speedup
+        memory = _PROBE_MEMORY if self._probing else _VALUE_MEMORY
+        for value in (self._values[self._before], self._pool):
+            value[0] = value[0] * memory + self._expected
+            value[1] = value[1] * memory + steps
+            value[2] = value[2] * memory + 1.0
+
     def _observe_guesses(self, round_: Round) -> None:
         if round_.drafter == "model" and round_.verified:
             self.acceptance.observe(round_.confidences, round_.verified, round_.accepted, self._before)
-        if round_.verified:
+        if not round_.verified:
+            self._before = NO_DRAFT_BEFORE
+        else:
             whole = round_.accepted == round_.verified
             self._before = ALL_KEPT if whole else PART_KEPT if round_.accepted else NOTHING_KEPT
         # What lookup offered is judged by the text, whether it was used or not: that costs nothing.
@@ -384,8 +425,9 @@ class AdaptiveController:
     def _observe_drafting(self, round_: Round, plain: float, gained: float) -> None:
         if self._probing:
             self._probe_seconds += max(0.0, -gained * plain)
-            self._gap = min(_LONGEST_GAP, 2 * self._gap)
-            self._quiet = 0
+            if gained <= 0:  # a probe that gained is followed by another at once
+                self._gap = min(_LONGEST_GAP, _GAP_GROWTH * self._gap)
+                self._quiet = 0
             return
         self._quiet = 0
         self._gap = _FIRST_GAP
@@ -407,8 +449,8 @@ class AdaptiveController:
         costs, position = self.costs, situation.position
         worst = (
             costs.catch_up_seconds(situation.catch_up_rows, position)
-            + 4 * costs.draft_step_seconds(position)
-            + costs.round_seconds(5, position)
+            + _PROBE_LENGTH * costs.draft_step_seconds(position)
+            + costs.round_seconds(_PROBE_LENGTH + 1, position)
             - costs.round_seconds(1, position)
         )
         return self._probe_seconds + worst <= _PROBE_SHARE * self._elapsed

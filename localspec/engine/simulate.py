@@ -267,7 +267,7 @@ def calibrated_costs(profile: MachineProfile, seed: int = 0) -> Costs:
 
 def adaptive(profile: MachineProfile, seed: int = 0, acceptance: ModelAcceptance | None = None) -> AdaptiveController:
     """Our controller, fresh but for its calibration."""
-    return AdaptiveController(calibrated_costs(profile, seed), acceptance)
+    return AdaptiveController(calibrated_costs(profile, seed), acceptance, longest=8)
 
 
 def clairvoyant_seconds(trace: Trace, profile: MachineProfile, seed: int = 0, model: bool = True) -> float:

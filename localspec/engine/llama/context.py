@@ -118,19 +118,7 @@ class Context:
             self._handle = None
 
     def _open(self, settings: ContextSettings) -> Any:
-        params = self._lib.llama_context_default_params()
-        params.n_ctx = settings.tokens
-        params.n_batch = max(_SLICE, settings.rows)
-        params.n_ubatch = max(_SLICE, settings.rows)
-        params.n_seq_max = 1
-        params.n_outputs_max = settings.rows
-        params.n_threads = params.n_threads_batch = settings.threads
-        params.type_k = params.type_v = _GGML_TYPES[settings.cache_type]
-        params.flash_attn_type = _FLASH[settings.flash_attention]
-        # The full-size window costs memory but lets a sliding-window model go back to any earlier turn.
-        params.swa_full = True
-        if self._weights.is_recurrent:
-            params.n_rs_seq = max(settings.rows - 1, 0)
+        params = context_parameters(self._lib, settings, self._weights.is_recurrent)
         self._abort = self._lib.ggml_abort_callback(strlen_address())
         params.abort_callback = self._abort
         params.abort_callback_data = self._cancel.address
@@ -207,3 +195,21 @@ class Context:
         self._lib.llama_memory_clear(self._memory, True)
         self.length = 0
         return None if works else 0
+
+
+def context_parameters(lib: Any, settings: ContextSettings, recurrent: bool) -> Any:
+    """libllama's own parameters for these settings."""
+    params = lib.llama_context_default_params()
+    params.n_ctx = settings.tokens
+    params.n_batch = max(_SLICE, settings.rows)
+    params.n_ubatch = max(_SLICE, settings.rows)
+    params.n_seq_max = 1
+    params.n_outputs_max = settings.rows
+    params.n_threads = params.n_threads_batch = settings.threads
+    params.type_k = params.type_v = _GGML_TYPES[settings.cache_type]
+    params.flash_attn_type = _FLASH[settings.flash_attention]
+    # The full-size window costs memory but lets a sliding-window model go back to any earlier turn.
+    params.swa_full = True
+    if recurrent:
+        params.n_rs_seq = max(settings.rows - 1, 0)
+    return params

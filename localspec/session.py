@@ -1,9 +1,9 @@
 """The whole pipeline, one line a step: a name in, two loaded and checked models out.
 
-    with open_session("target.gguf", LoadOptions(draft="draft.gguf")) as session:
-        for token in session.stream("Why is the sky blue?"):
-            print(token.text, end="")
-        print(session.stats.speedup)
+with open_session("target.gguf", LoadOptions(draft="draft.gguf")) as session:
+    for token in session.stream("Why is the sky blue?"):
+        print(token.text, end="")
+    print(session.stats.speedup)
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class LoadOptions:
 class Session:
     """A loaded pair. One answer at a time."""
 
-    def __init__(self, files: PairFiles, verdict: Verdict | None, client: EngineClient, settings: LoadSettings) -> None:
+    def __init__(
+        self, files: PairFiles, verdict: Verdict | None, client: EngineClient, settings: LoadSettings
+    ) -> None:
         self.files = files
         self.verdict = verdict
         """Of the pair; None without a draft model."""
@@ -125,7 +127,7 @@ class Session:
 
 def open_session(
     pair: str,
-    options: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
+    options: LoadOptions = LoadOptions(),
     on_progress: Callable[[LoadProgress], None] | None = None,
 ) -> Session:
     """Find, check and load a pair. Raises the errors of `localspec.errors`; nothing stays loaded then."""
@@ -147,7 +149,9 @@ def find(pair: str, options: LoadOptions) -> PairFiles:
     """Which two files. Raises UnknownName, UnreadableFile."""
     from localspec.pairs.resolve import find_pair
 
-    return find_pair(pair, options.draft, cache_folder=Path(options.cache_folder) if options.cache_folder else None)
+    return find_pair(
+        pair, options.draft, cache_folder=Path(options.cache_folder) if options.cache_folder else None
+    )
 
 
 def check(files: PairFiles, options: LoadOptions) -> Verdict | None:
@@ -188,4 +192,12 @@ def plan(files: PairFiles, verdict: Verdict | None, options: LoadOptions) -> Loa
     return settings
 
 
-__all__ = ["LoadOptions", "LocalspecError", "Message", "SamplerSettings", "Session", "SpeculationSettings", "open_session"]
+__all__ = [
+    "LoadOptions",
+    "LocalspecError",
+    "Message",
+    "SamplerSettings",
+    "Session",
+    "SpeculationSettings",
+    "open_session",
+]

@@ -129,7 +129,11 @@ def _report(error: LocalspecError, code: int) -> int:
 
 def _report_usage(error: click.ClickException) -> int:
     hint = ""
-    if isinstance(error, click.UsageError) and error.ctx is not None and "--help" not in error.format_message():
+    if (
+        isinstance(error, click.UsageError)
+        and error.ctx is not None
+        and "--help" not in error.format_message()
+    ):
         hint = f" See: {error.ctx.command_path} --help"
     print(f"error: {one_line(error.format_message(), 2000)}{hint}", file=sys.stderr)
     return error.exit_code if isinstance(error, click.UsageError) else 2

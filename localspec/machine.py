@@ -23,6 +23,11 @@ def usable_cpus() -> int:
     return os.cpu_count() or 1
 
 
+def total_memory() -> int:
+    """Bytes of RAM in this machine."""
+    return int(psutil.virtual_memory().total)
+
+
 def available_memory() -> int:
     """Bytes of RAM that can be had without swapping."""
     return int(psutil.virtual_memory().available)

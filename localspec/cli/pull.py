@@ -75,10 +75,10 @@ def _download(puller: Puller, plan: PullPlan, values: dict[str, Any]) -> int:
         again = "Run the same command again: it goes on where it stopped"
         raise Cancelled("interrupted", again) from None
     if values["as_json"]:
-        print(json.dumps({"schema": 1, "pulled": pair_json(lock)}))
+        print(json.dumps({"schema": 1, "pulled": pair_json(lock, lock.short_name)}))
     else:
         kind = f", {lock.verdict}" if lock.verdict else ""
-        print(f"pulled {one_line(lock.full_name)}: {size(lock.size)}{kind}. Run it: {run_command(lock)}")
+        print(f"pulled {one_line(lock.short_name)}: {size(lock.size)}{kind}. Run it: {run_command(lock)}")
     return 0
 
 
@@ -115,7 +115,7 @@ def _say_complete(lock: PairLock, values: dict[str, Any]) -> int:
 
 def run_command(lock: PairLock) -> str:
     """What to type to use the pair."""
-    return f'localspec run {one_line(lock.full_name)} "..."'
+    return f'localspec run {one_line(lock.short_name)} "..."'
 
 
 def _print_plan(plan: PullPlan, values: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from localspec.engine.cancel import CancelFlag
-from localspec.engine.controller import Controller, FixedController
+from localspec.engine.controller import Choice, Controller, FixedController
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter
 from localspec.engine.generate import Drafters, Generation, Limits
@@ -239,7 +239,7 @@ class Engine:
         length = DEFAULT_DRAFT_LENGTH if speculation.length is None else speculation.length
         return FixedController(drafter, length)
 
-    def _drafter_named(self, name: str) -> str:
+    def _drafter_named(self, name: str) -> Choice:
         """What `name` means here. Raises InvalidInput for an order that cannot be obeyed."""
         off = self._speculation_off()
         if name == "none" or (off and name == "auto"):
@@ -250,9 +250,9 @@ class Engine:
             raise InvalidInput(
                 "--drafter model needs a draft model", "Add --draft FILE, or use --drafter lookup"
             )
-        if name == "auto":
-            return "model" if self._drafter is not None else "lookup"
-        return name
+        if name == "model" or (name == "auto" and self._drafter is not None):
+            return "model"
+        return "lookup"
 
     def _usable_drafters(self, speculation: SpeculationSettings) -> Drafters:
         """Only those that may be used are kept up to date: a prefill of an unused draft model is time

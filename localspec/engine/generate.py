@@ -248,7 +248,7 @@ class Generation:
         assert self._reason is not None
         stats = self._stats.build(
             wall,
-            self._controller.plain_token_seconds(self._prompt_length, len(self._tokens)),
+            None,
             self._controller.state,
             self._controller.reason,
         )
@@ -290,9 +290,9 @@ class Generation:
             position=len(self._tokens),
             budget=budget,
             catch_up_rows=model.missing(self._tokens) if model is not None else 0,
-            lookup_match=match.length if match is not None else 0,
-            lookup_length=len(match.ids) if match is not None else 0,
             has_model=model is not None and model.room(self._tokens) > 0,
+            lookup_ids=match.ids if match is not None else (),
+            lookup_match=match.length if match is not None else 0,
         )
 
     def _rows(self, logits: NDArray[np.float32], draft: Draft) -> Callable[[int], Distribution]:

@@ -93,11 +93,8 @@ def main(argv: list[str] | None = None) -> int:
         return 130
     except Terminated:
         return 143
-    except (BrokenPipeError, SystemExit) as leaving:
-        # click turns a broken pipe into an exit of its own.
-        if isinstance(leaving, SystemExit) and not isinstance(leaving.__context__, BrokenPipeError):
-            raise
-        # The reader of our stdout went away: nobody is left to tell. Keep the interpreter's own flush quiet.
+    except (BrokenPipeError, SystemExit):
+        # click turns a broken pipe, and nothing else here, into an exit of its own. The reader of our stdout went away: nobody is left to tell. Keep the interpreter's own flush quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except Exception as error:

@@ -22,6 +22,11 @@ from localspec.terminal import one_line
 COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module:attribute, one line for the help page)
     "run": ("localspec.cli.run:run", "Answer one prompt on stdout"),
+    "check": ("localspec.cli.check:check", "Report whether a draft goes with a target"),
+    "fit": ("localspec.cli.fit:fit", "Show where a pair goes in memory, and whether it fits"),
+    "quantize": ("localspec.cli.quantize:quantize", "Make a smaller file of a model"),
+    "draft-ladder": ("localspec.cli.draft_ladder:draft_ladder", "Compare quantizations of a draft"),
+    "doctor": ("localspec.cli.doctor:doctor", "Look for problems of this machine and this build"),
     "demo": ("localspec.cli.demo:demo", "Show the main job on a small model, no hub needed"),
 }
 

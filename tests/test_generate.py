@@ -344,7 +344,7 @@ def test_settings_change_from_the_next_round_on() -> None:
         if hasattr(event, "round"):
             rounds.append(event.round)
             if len(rounds) == 4:
-                generation.change(FixedController("none", 0), None)
+                generation.change(FixedController("none", 0), None, None)
     assert [round.verified for round in rounds[1:6]] == [4, 4, 4, 0, 0]
     assert sum(len(round.emitted) for round in rounds) == 60
 

@@ -28,6 +28,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "draft-ladder": ("localspec.cli.draft_ladder:draft_ladder", "Compare quantizations of a draft"),
     "doctor": ("localspec.cli.doctor:doctor", "Look for problems of this machine and this build"),
     "demo": ("localspec.cli.demo:demo", "Show the main job on a small model, no hub needed"),
+    "pull": ("localspec.cli.pull:pull", "Download a target and its draft, checked before the first gigabyte"),
+    "list": ("localspec.cli.list:list_pairs", "The pairs on this disk"),
+    "show": ("localspec.cli.show:show", "Everything known about one pair"),
+    "catalog": ("localspec.cli.catalog:catalog", "What can be pulled by name"),
+    "verify": ("localspec.cli.verify:verify", "Re-hash a pair's files; fetch again what is damaged"),
+    "rm": ("localspec.cli.rm:rm", "Remove a pair and the files only it uses"),
+    "prune": ("localspec.cli.prune:prune", "Delete unfinished downloads and contents without a name"),
+    "import": ("localspec.cli.import_:import_models", "Use models of LM Studio, Ollama, llama.cpp or a folder"),
 }
 
 

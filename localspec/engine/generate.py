@@ -100,6 +100,7 @@ class Generation:
         self._limits = limits
         self._ends = ends
         self._costs = costs
+        self._plain_seconds = 0.0  # what plain decoding would have needed for the tokens so far
         self._suppressed = suppressed
         self._settings = sampler
         self._sampler = Sampler(sampler, banned=suppressed)
@@ -215,6 +216,8 @@ class Generation:
             other_seconds=host + before_rewind - clock.sampled,
         )
         self._rounds += 1
+        if self._costs is not None and self._costs.known:
+            self._plain_seconds += self._costs.plain_seconds(range(position, len(self._tokens)))
         self._stats.add(finished, draft.out_of_vocabulary)
         self._controller.observe(finished)
         return RoundFinished(
@@ -293,10 +296,7 @@ class Generation:
 
     def _plain_token_seconds(self) -> float | None:
         """Mean time that a plain token would have needed at this answer's positions."""
-        count = len(self._tokens) - self._prompt_length
-        if self._costs is None or not self._costs.known or not count:
-            return None
-        return self._costs.plain_seconds(range(self._prompt_length, len(self._tokens))) / count
+        return self._plain_seconds / self._emitted() if self._plain_seconds else None
 
     def _emitted(self) -> int:
         return len(self._tokens) - self._prompt_length

@@ -117,7 +117,8 @@ class Session:
     def swap_draft(
         self, draft: str, options: LoadOptions, on_progress: Callable[[LoadProgress], None] | None = None
     ) -> None:
-        """Another draft model beside the target, whose cache stays; `none` unloads it. Nothing changes when the check says no."""
+        """Another draft model beside the target, whose cache stays; `none` unloads it. Nothing changes when
+        the check says no."""
         options = replace(options, draft=draft)
         files = find(str(self.files.target), options)
         verdict = check(files, options)
@@ -125,7 +126,10 @@ class Session:
         self.client.load_draft(settings.draft, settings.masked_ids, settings.shared_rows, on_progress)
         self.files, self.verdict = replace(files, name=self.files.name), verdict
         self.settings = replace(
-            self.settings, draft=settings.draft, masked_ids=settings.masked_ids, shared_rows=settings.shared_rows
+            self.settings,
+            draft=settings.draft,
+            masked_ids=settings.masked_ids,
+            shared_rows=settings.shared_rows,
         )
 
     def close(self) -> None:

@@ -21,10 +21,16 @@ LOCALSPEC = [sys.executable, "-m", "localspec"]
 SMALL_RUN = ["--ctx", "512", "--threads", "1", "-n", "40"]
 
 
-def localspec(*arguments: object, stdin: bytes | None = b"", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
+def localspec(
+    *arguments: object, stdin: bytes | None = b"", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
     """Run the command to its end."""
     return subprocess.run(
-        [*LOCALSPEC, *map(str, arguments)], input=stdin, capture_output=True, timeout=60, env=os.environ | (env or {})
+        [*LOCALSPEC, *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        timeout=60,
+        env=os.environ | (env or {}),
     )
 
 
@@ -55,8 +61,15 @@ def test_json_has_exactly_the_promised_fields(bigram: BigramPair) -> None:
     result = run(bigram, "--seed", "3", "--json", "--drafter", "model", "-k", "4")
     answer = json.loads(result.stdout)
     assert list(answer) == [
-        "schema", "text", "finish_reason", "prompt_tokens", "tokens", "stats", "settings", "engine",
-    ]  # fmt: skip
+        "schema",
+        "text",
+        "finish_reason",
+        "prompt_tokens",
+        "tokens",
+        "stats",
+        "settings",
+        "engine",
+    ]
     stats = answer["stats"]
     assert tuple(stats) == STATS_FIELDS
     assert answer["schema"] == 1 and answer["finish_reason"] == "length"
@@ -132,7 +145,11 @@ def test_hostile_metadata_is_shown_not_obeyed(bigram: BigramPair, tmp_path: Path
 
 
 def test_files_that_are_no_models(bigram: BigramPair, tmp_path: Path) -> None:
-    cases = {"empty.gguf": b"", "text.gguf": b"hello there, this is a text\n" * 9, "cut.gguf": bigram.target.read_bytes()[:70_000]}
+    cases = {
+        "empty.gguf": b"",
+        "text.gguf": b"hello there, this is a text\n" * 9,
+        "cut.gguf": bigram.target.read_bytes()[:70_000],
+    }
     messages = set()
     for name, content in cases.items():
         path = tmp_path / name
@@ -147,11 +164,24 @@ def test_files_that_are_no_models(bigram: BigramPair, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["-k", "10000"], ["-k", "-1"], ["-k", "many"], ["-n", "-1"], ["--temp", "nan"], ["--temp", "-1"], ["--top-p", "inf"],
-        ["--ctx", "3"], ["--threads", "0"], ["--cache-type", "q9"], ["--seed", "-4"], ["--drafter", "magic"],
-        ["--logit-bias", "5"], ["--template-arg", "x"], ["--stop", ""], ["--repeat-penalty", "0"],
+        ["-k", "10000"],
+        ["-k", "-1"],
+        ["-k", "many"],
+        ["-n", "-1"],
+        ["--temp", "nan"],
+        ["--temp", "-1"],
+        ["--top-p", "inf"],
+        ["--ctx", "3"],
+        ["--threads", "0"],
+        ["--cache-type", "q9"],
+        ["--seed", "-4"],
+        ["--drafter", "magic"],
+        ["--logit-bias", "5"],
+        ["--template-arg", "x"],
+        ["--stop", ""],
+        ["--repeat-penalty", "0"],
     ],
-)  # fmt: skip
+)
 def test_values_that_cannot_work_are_usage_errors(bigram: BigramPair, arguments: list[str]) -> None:
     error_of(localspec("run", bigram.target, "hi", *arguments), 2)
 
@@ -208,7 +238,19 @@ def test_every_command_has_help_and_its_line_in_the_list() -> None:
 
 def start(pair: BigramPair, *arguments: str) -> subprocess.Popen[bytes]:
     """A run that goes on for long, past its first output."""
-    command = [*LOCALSPEC, "run", str(pair.target), "The ", "--ctx", "4000", "--threads", "1", "--temp", "1", *arguments]
+    command = [
+        *LOCALSPEC,
+        "run",
+        str(pair.target),
+        "The ",
+        "--ctx",
+        "4000",
+        "--threads",
+        "1",
+        "--temp",
+        "1",
+        *arguments,
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.read(30)
@@ -282,5 +324,3 @@ def test_a_reader_that_leaves_is_no_error(endless: BigramPair) -> None:
     assert process.wait(timeout=30) == 0
     assert b"Traceback" not in process.stderr.read()
     process.stderr.close()
-
-

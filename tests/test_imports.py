@@ -25,7 +25,11 @@ DOORS = {
 
 def loaded_after(code: str) -> set[str]:
     """Names of the modules that a fresh interpreter has loaded after `code`."""
-    program = f"import sys\nsys.argv = ['localspec', '--help']\n{code}\nprint('\\n'.join(sys.modules), file=sys.stderr)"
+    start = "import sys
+sys.argv = ['localspec', '--help']
+"
+    program = f"{start}{code}
+print(*sys.modules, file=sys.stderr)"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return set(result.stderr.split())
 
@@ -73,4 +77,6 @@ def test_nothing_below_the_front_ends_imports_one() -> None:
     fronts = tuple(f"localspec.{front}" for front in ("cli", "tui", "serve", "bench"))
     for folder in ("pairs", "engine"):
         for path in (PACKAGE / folder).rglob("*.py"):
-            assert not [name for name in imports(path) if name.startswith((*fronts, "localspec.session"))], path
+            assert not [name for name in imports(path) if name.startswith((*fronts, "localspec.session"))], (
+                path
+            )

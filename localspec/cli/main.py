@@ -35,7 +35,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("localspec.cli.verify:verify", "Re-hash a pair's files; fetch again what is damaged"),
     "rm": ("localspec.cli.rm:rm", "Remove a pair and the files only it uses"),
     "prune": ("localspec.cli.prune:prune", "Delete unfinished downloads and contents without a name"),
-    "import": ("localspec.cli.import_:import_models", "Use models of LM Studio, Ollama, llama.cpp or a folder"),
+    "import": (
+        "localspec.cli.import_:import_models",
+        "Use models of LM Studio, Ollama, llama.cpp or a folder",
+    ),
 }
 
 
@@ -107,7 +110,8 @@ def main(argv: list[str] | None = None) -> int:
     except Terminated:
         return 143
     except (BrokenPipeError, SystemExit):
-        # click turns a broken pipe, and nothing else here, into an exit of its own. The reader of our stdout went away: nobody is left to tell. Keep the interpreter's own flush quiet.
+        # click turns a broken pipe, and nothing else here, into an exit of its own. The reader of our stdout
+        # went away, so nobody is left to tell. Keep the interpreter's own flush quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except Exception as error:

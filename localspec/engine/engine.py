@@ -118,7 +118,9 @@ class Engine:
         vocabulary = self._target_weights.vocabulary
         if request.prompt is not None:
             return vocabulary.tokenize(request.prompt, special=True, add_bos=vocabulary.adds_bos)
-        segments = self._template(request.template).render(request.messages, True, **dict(request.template_arguments))
+        segments = self._template(request.template).render(
+            request.messages, True, **dict(request.template_arguments)
+        )
         ids = encode(
             segments, lambda text, special: vocabulary.tokenize(text, special=special), vocabulary.is_control
         )

@@ -143,7 +143,7 @@ class Hub:
                     partial=response.status_code == 206,
                     total=_total(response.headers),
                     web_page="text/html" in response.headers.get("content-type", ""),
-                    # As they arrive: gathering them into larger ones would lose what a broken line had brought.
+                    # As they arrive: gathered into larger ones, what a broken line had brought is lost.
                     chunks=response.iter_raw(),
                 )
         except httpx.TransportError as error:

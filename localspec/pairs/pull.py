@@ -200,7 +200,8 @@ class Puller:
         )
         info, note = remote_model(downloads), choice.note
         if not all(download.name.exists() or download.verifiable for download in downloads):
-            note = ". ".join(filter(None, (note, f"{listing.repo} states no hashes: only sizes can be checked")))
+            unhashed = f"{listing.repo} states no hashes: only sizes can be checked"
+            note = ". ".join(filter(None, (note, unhashed)))
         return Side(role, name, downloads, (), info, listing, revision, note)
 
     def _resolve(self, ref: HubRef | CatalogRef, role: Role, revision: str) -> tuple[Listing, Choice]:

@@ -25,7 +25,7 @@ _YES = ("1", "ON", "YES", "TRUE")  # as the hub client reads it
 
 @click.command(short_help="Download a target and its draft")
 @click.argument("target")
-@cli_options.option("--draft", metavar="D", help="Draft: a name (1.5b-q4 = of the same family), auto or none.")
+@cli_options.option("--draft", metavar="D", help="Draft: a name (1.5b-q4: of the same family), auto or none.")
 @cli_options.option("--quant", metavar="Q", help="Quantization of the target: q4, q8, f16 or a full name.")
 @cli_options.option("--revision", default="main", metavar="R", help="Branch, tag or commit of the target.")
 @cli_options.option("--as", "alias", default="", metavar="NAME", help="Name the pair.")

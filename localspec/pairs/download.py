@@ -209,7 +209,7 @@ class Download:
         if self.size and have > self.size:
             self.part.unlink()
         elif hasher is not None and have:
-            self.transfer.state = "checking"
+            self.transfer.state, self.transfer.done = "checking", have
             with open(self.part, "rb") as file:
                 while chunk := file.read(1 << 20):
                     self._stop_if_cancelled()

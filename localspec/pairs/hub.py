@@ -77,24 +77,25 @@ class Expired(Exception):
 class Hub:
     """The hub as this process sees it: endpoint, token and timeouts are the client's own settings."""
 
-    def __init__(self, sleep: Callable[[float], Any] = time.sleep) -> None:
-        """`sleep` waits between tries; it may raise to give up."""
+    def __init__(self, sleep: Callable[[float], Any] = time.sleep, endpoint: str | None = None) -> None:
+        """`sleep` waits between tries; it may raise to give up. `endpoint` overrides the client's."""
         _import_client()
         self._sleep = sleep
+        self._endpoint = endpoint
 
     @property
     def endpoint(self) -> str:
         """The address in use, without credentials."""
         from huggingface_hub import constants
 
-        parts = urlsplit(constants.ENDPOINT)
+        parts = urlsplit(self._endpoint or constants.ENDPOINT)
         return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
 
     def listing(self, repo: str, revision: str) -> Listing:
         """The files of `repo` at `revision`, with the commit that pins them. One request."""
         from huggingface_hub import HfApi
 
-        api = HfApi(library_name="localspec", library_version=__version__)
+        api = HfApi(self._endpoint, library_name="localspec", library_version=__version__)
         info = self._asked(
             lambda: api.model_info(repo, revision=revision, files_metadata=True), repo, revision
         )
@@ -114,7 +115,7 @@ class Hub:
         from huggingface_hub import get_hf_file_metadata, hf_hub_url
         from huggingface_hub.utils import build_hf_headers
 
-        url = hf_hub_url(repo, path, revision=commit)
+        url = hf_hub_url(repo, path, revision=commit, endpoint=self._endpoint)
         found = self._asked(lambda: get_hf_file_metadata(url, timeout=_timeout()), repo, commit, path)
         headers = build_hf_headers(library_name="localspec", library_version=__version__)
         headers["Accept-Encoding"] = "identity"

@@ -54,6 +54,11 @@ def resident_memory(pid: int) -> int:
         return 0
 
 
+def is_alive(pid: int) -> bool:
+    """Whether a process of that number exists."""
+    return bool(psutil.pid_exists(pid))
+
+
 def free_disk(folder: Path) -> int:
     """Bytes that can still be written in `folder` or in the nearest parent that exists."""
     while not folder.exists() and folder != folder.parent:

@@ -238,8 +238,13 @@ def test_sizes_for_people() -> None:
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("guesses", [2, 16])
-@pytest.mark.parametrize("context", [2048, 8192, 32768])
+@pytest.mark.parametrize(
+    ("context", "guesses"),
+    [
+        (8192, 16),
+        *(pytest.param(c, k, marks=pytest.mark.long) for c in (2048, 8192, 32768) for k in (2, 16)),
+    ],
+)
 def test_the_engine_takes_what_was_planned(context: int, guesses: int, tmp_path: Path) -> None:
     from localspec.engine.client import EngineClient
     from localspec.engine.settings import LoadSettings

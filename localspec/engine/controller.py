@@ -44,6 +44,8 @@ _RATE_PRIOR = 24.0  # tokens at plain speed that the long-run rate starts from
 _DEBT_ROUNDS = 8  # catching up is an investment in about so many rounds
 _VALUE_WEIGHT = 4.0  # rounds that the calculated value of a draft weighs against the met ones
 _VALUE_MEMORY = 0.94
+_FIRST_TRUST = 6  # guesses in a draft, until one of that length was kept whole
+_OPTIMISM = 0.06
 _PROBE_MEMORY = 0.7  # a probe is news
 _FIRST_GAP = 24.0  # rounds without a draft before the first probe
 _GAP_GROWTH = 1.4
@@ -191,6 +193,7 @@ class AdaptiveController:
         self._drafter = drafter
         self._length = length
         self._longest = longest
+        self._trusted = longest if acceptance else _FIRST_TRUST
         # What drafts of the model bring, after each kind of round: tokens expected, plain steps spent, rounds.
         self._values = [[0.0, 0.0, 0.0] for _ in range(4)]
         self._pool = [0.0, 0.0, 0.0]
@@ -249,7 +252,7 @@ class AdaptiveController:
         if lookup_gain > max(0.0, model_gain):
             self._plan = self._on("lookup", lookup_length)
         elif model_gain > 0.0:
-            self._plan = self._on("model", min(situation.budget, self._length or self._longest))
+            self._plan = self._on("model", min(situation.budget, self._length or self._trusted))
         elif self._may_probe(situation):
             self._probing = True
             length = min(situation.budget, self._longest, _PROBE_LENGTH)
@@ -272,6 +275,9 @@ class AdaptiveController:
         one = curve[1]
         most = min(situation.budget, MAX_LOOKUP_DRAFT)
         self._row_prices = [(curve[n + 1] - one) * scale + row * n for n in range(most + 1)]
+        switch = costs.switch_share * one * scale
+        if switch and costs.last_rows <= most + 1:
+            self._row_prices[costs.last_rows - 1] -= switch
         self._step_price = costs.draft_step_seconds(position) * per_second
 
     def _lookup_gain(self, situation: Situation) -> tuple[int, float]:
@@ -321,6 +327,8 @@ class AdaptiveController:
         pool = (pool_tokens - rate * pool_steps + _VALUE_WEIGHT * best[0]) / weight
         tokens, steps, rounds = self._values[self._before]
         value = (tokens - rate * steps + _VALUE_WEIGHT * pool) / (rounds + _VALUE_WEIGHT)
+        if self._balance > 0.0:
+            value += _OPTIMISM
         return value - debt_price / _DEBT_ROUNDS
 
     def _on(self, drafter: Choice, length: int) -> Plan:
@@ -407,6 +415,8 @@ class AdaptiveController:
 
     def _observe_guesses(self, round_: Round) -> None:
         if round_.drafter == "model" and round_.verified:
+            if round_.accepted >= self._trusted:
+                self._trusted = min(self._longest, 2 * round_.accepted)
             self.acceptance.observe(round_.confidences, round_.verified, round_.accepted, self._before)
         if not round_.verified:
             self._before = NO_DRAFT_BEFORE

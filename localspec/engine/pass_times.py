@@ -81,10 +81,13 @@ class PassTimes:
             return self._curve[rows] * scale
         return self._curve[MAX_ROWS] * scale * rows / MAX_ROWS
 
-    def observe(self, rows: int, position: int, seconds: float) -> None:
-        """Learn from one pass. Wider ones than 65 rows are taken in proportion."""
+    def observe(self, rows: int, position: int, seconds: float) -> float:
+        """Learn from one pass; returns how far it was from what was expected, in log seconds, spikes clipped.
+
+        Wider passes than 65 rows are taken in proportion.
+        """
         if seconds <= 0 or rows < 1:
-            return
+            return 0.0
         if rows > MAX_ROWS:
             rows, seconds = MAX_ROWS, seconds * MAX_ROWS / rows
         level = self._levels.get(rows)
@@ -103,6 +106,7 @@ class PassTimes:
         drift.take(surprise, total, _DRIFT_WALK)
         if abs(level.mean - self._built.get(rows, math.inf)) > _REBUILD:
             self._build()
+        return surprise
 
     def set(self, rows: int, seconds: float) -> None:
         """Enter a time that was measured with care (the median of several passes)."""

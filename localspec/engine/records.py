@@ -149,7 +149,8 @@ class GenerationStats:
     speedup: float | None = None
     """tokens_per_second / plain_tokens_per_second."""
     accepted_per_position: tuple[float | None, ...] = ()
-    """Share of the guesses at draft position 1, 2, ... that were kept, among rounds that verified one there."""
+    """Share of the guesses at draft position 1, 2, ... that were kept, among rounds that verified one
+    there."""
     rounds_by_drafter: dict[str, int] = field(default_factory=dict)
     draft_lengths: dict[int, int] = field(default_factory=dict)
     """Rounds by verified draft length (0 = plain)."""
@@ -182,10 +183,18 @@ class PrefillProgress:
 
 @dataclass(frozen=True, slots=True)
 class RoundFinished:
-    """One round and the tokens it added; text that is held back for a stop string comes later."""
+    """One round, and the tokens whose text is settled now.
+
+    Tokens come in order and once. Those that may still turn out to begin a stop string come with a later
+    round, or with the end.
+    """
 
     round: Round
     tokens: tuple[Token, ...]
+    guesses: tuple[str, ...] = ()
+    """Text of every guess of the round, kept or not; a part of a character reads U+FFFD."""
+    plain_token_seconds: float | None = None
+    """What plain decoding would have needed per token of this answer so far; None = nothing measured it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +206,8 @@ class Finished:
     tokens: tuple[int, ...]
     """Every generated id, the end token included."""
     stats: GenerationStats
-    tail: str = ""
-    """Text that had been held back and belongs to the answer; already part of `text`."""
+    tail: tuple[Token, ...] = ()
+    """Tokens that no `RoundFinished` has carried yet, their texts already part of `text`."""
 
 
 Event = PrefillProgress | RoundFinished | Finished

@@ -1,0 +1,1 @@
+"""libllama behind checked calls: the only package that imports llama_cpp."""

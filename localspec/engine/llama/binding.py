@@ -1,0 +1,102 @@
+"""llama_cpp's low-level functions, loaded once, with its log lines caught and its missing names noticed."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import threading
+from collections import deque
+from typing import Any
+
+from localspec.errors import EngineError
+
+LOG_LINES_KEPT = 400
+_DEBUG_LEVEL = 4
+
+log_lines: deque[str] = deque(maxlen=LOG_LINES_KEPT)
+"""The last native log lines, oldest first. Callbacks come from libllama's own threads: only append here."""
+
+_mirror_fd: int | None = None
+_load_lock = threading.Lock()
+_library: Any = None
+_keep_alive: list[Any] = []
+
+
+def library() -> Any:
+    """The module `llama_cpp.llama_cpp`, ready to use. Raises EngineError when it cannot be loaded."""
+    global _library
+    with _load_lock:
+        if _library is None:
+            _library = _load()
+    return _library
+
+
+def mirror_log_to(fd: int) -> None:
+    """Also write every native log line to this file descriptor, so that it outlives an abort."""
+    global _mirror_fd
+    _mirror_fd = fd
+
+
+def last_log_lines(count: int = 8) -> list[str]:
+    """The newest native log lines, oldest first."""
+    return list(log_lines)[-count:]
+
+
+def _load() -> Any:
+    try:
+        import llama_cpp.llama_cpp as library
+    except (ImportError, OSError, RuntimeError) as error:
+        raise EngineError(f"llama-cpp-python cannot be loaded: {error}", "Type: localspec doctor") from error
+    missing = [name for name in REQUIRED_NAMES if not hasattr(library, name)]
+    if missing:
+        raise EngineError(
+            f"this llama-cpp-python lacks {', '.join(missing)}",
+            "Install llama-cpp-python 0.3.36 or a later 0.3",
+        )
+    callback = library.llama_log_callback(_on_log)
+    _keep_alive.append(callback)
+    library.llama_log_set(callback, ctypes.c_void_p(0))
+    library.llama_backend_init()
+    return library
+
+
+def _on_log(level: int, text: bytes | None, _: object) -> None:
+    if level == _DEBUG_LEVEL or not text:
+        return
+    if _mirror_fd is not None:
+        with contextlib.suppress(OSError):  # a full disk must not end an answer
+            os.write(_mirror_fd, text)
+    line = text.decode("utf-8", "replace").rstrip("\n")
+    if line.strip(". "):
+        log_lines.append(line)
+
+
+REQUIRED_NAMES = (
+    "llama_backend_init",
+    "llama_batch_init",
+    "llama_batch_free",
+    "llama_context_default_params",
+    "llama_decode",
+    "llama_free",
+    "llama_get_logits",
+    "llama_get_memory",
+    "llama_init_from_model",
+    "llama_log_set",
+    "llama_memory_clear",
+    "llama_memory_seq_pos_max",
+    "llama_memory_seq_rm",
+    "llama_model_chat_template",
+    "llama_model_default_params",
+    "llama_model_free",
+    "llama_model_get_vocab",
+    "llama_model_load_from_file",
+    "llama_n_ctx",
+    "llama_n_rs_seq",
+    "llama_token_to_piece",
+    "llama_tokenize",
+    "llama_vocab_get_suppress_tokens",
+    "llama_vocab_is_eog",
+    "llama_vocab_n_tokens",
+)
+"""They change with llama.cpp in patch releases, so their presence is checked at start."""

@@ -1,0 +1,454 @@
+"""Bytes of a GGUF header -> ModelInfo: fast, bounded, and safe with files that lie.
+
+Works on a file and on any prefix of one (an HTTP range): `NeedMoreBytes` says how many are wanted.
+Every count and length is checked against what is left before anything is allocated for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import stat
+import struct
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import NoReturn
+
+from localspec.errors import UnreadableFile
+from localspec.pairs.ggml_types import BLOCKS, REMOVED
+from localspec.pairs.model_info import MetaValue, ModelInfo, Scalar, Tensor, TokenTable, quant_name
+
+MAX_HEADER = 64 << 20
+"""Bytes; the largest real ones (big vocabularies with merges) are near 15 MB."""
+_MAX_KEYS = 1 << 16
+_MAX_TENSORS = 100_000
+_MAX_STRING = 4 << 20
+_MAX_STRING_TOTAL = 16 << 20
+_MAX_TEXTS = 1 << 22
+_MAX_VOCABULARY = 1 << 21
+_SHORT_ARRAY, _SHORT_ARRAYS = 512, 1 << 16
+_MAX_DATA = 1 << 50
+
+_STRING, _ARRAY, _BOOL = 8, 9, 7
+_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
+_WIDTH = {kind: struct.calcsize("<" + code) for kind, code in _SCALARS.items()}
+_U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
+
+Buffer = bytes | memoryview | mmap.mmap
+
+
+class NeedMoreBytes(Exception):
+    """The prefix ends inside the header; at least `need` bytes from the start of the file are wanted."""
+
+    def __init__(self, need: int) -> None:
+        super().__init__(f"the header needs at least {need} bytes")
+        self.need = need
+
+
+def read_header(path: Path | str) -> ModelInfo:
+    """The header of the file at `path`; UnreadableFile when it is no whole, sane GGUF file."""
+    path = Path(path)
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise UnreadableFile(f"{path} is a folder, not a model file", "name a .gguf file in it")
+        if not stat.S_ISREG(mode):  # opening a pipe would wait for a writer
+            raise UnreadableFile(f"{path} is not an ordinary file", "name a .gguf file")
+        with open(path, "rb") as file:
+            size = file.seek(0, 2)
+            if size == 0:
+                raise UnreadableFile(f"{path} is empty", "download it again")
+            with mmap.mmap(file.fileno(), min(size, MAX_HEADER), access=mmap.ACCESS_READ) as data:
+                return parse_header(data, source=str(path), file_size=size)
+    except FileNotFoundError:
+        raise UnreadableFile(f"no file at {path}", "check the path") from None
+    except NeedMoreBytes as need:
+        raise _truncated(str(path), need.need, size) from None
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UnreadableFile(f"cannot read {path}: {reason}", "check the file and its permissions") from None
+
+
+def parse_header(data: Buffer, *, source: str, file_size: int = 0) -> ModelInfo:
+    """The header that `data`, the first bytes of a GGUF file, begins with.
+
+    `file_size` (bytes, 0 = not known) is compared with what the tensors need. Raises NeedMoreBytes while
+    `data` ends inside the header, UnreadableFile when no number of further bytes would help.
+    """
+    _refuse_other_formats(bytes(data[:64]), source)
+    raw = _Reader(data, source).read()
+    info = _model_info(raw, source, file_size)
+    if file_size and info.expected_size > file_size:
+        raise _truncated(source, info.expected_size, file_size)
+    return info
+
+
+def join_split(parts: Sequence[ModelInfo]) -> ModelInfo:
+    """One ModelInfo for a split model: the first file's header with the tensors and sizes of all.
+
+    UnreadableFile when the files are not exactly one whole set.
+    """
+    parts = sorted(parts, key=lambda part: part.split_no)
+    first = parts[0]
+    for index, part in enumerate(parts):
+        if part.split_count != len(parts) or part.split_no != index:
+            raise UnreadableFile(
+                f"{part.source} says it is file {part.split_no + 1} of {part.split_count}, "
+                f"found as file {index + 1} of {len(parts)}",
+                "the set mixes different splits: download it again",
+            )
+    tensors = tuple(tensor for part in parts for tensor in part.tensors)
+    if first.split_tensors and first.split_tensors != len(tensors):
+        raise UnreadableFile(
+            f"{first.source} announces {first.split_tensors} tensors, its files hold {len(tensors)}",
+            "download it again",
+        )
+    return replace(
+        first,
+        tensors=tensors,
+        size=sum(part.size for part in parts),
+        expected_size=sum(part.expected_size for part in parts),
+    )
+
+
+def _truncated(source: str, need: int, have: int) -> UnreadableFile:
+    return UnreadableFile(
+        f"{source} is cut short: its header asks for at least {need:,} bytes, the file has {have:,}",
+        "download it again",
+    )
+
+
+def _refuse_other_formats(start: bytes, source: str) -> None:
+    """Say what the file is instead, when it is no little-endian GGUF version 2 or 3."""
+    if len(start) < 8 and b"GGUF".startswith(start[:4]):
+        raise NeedMoreBytes(24)
+    what, hint = _other_format(start)
+    if what:
+        raise UnreadableFile(f"{source} is {what}, not a GGUF model", hint)
+    version = _U32.unpack_from(start, 4)[0]
+    if version in (2, 3):
+        return
+    if version == 1:
+        raise UnreadableFile(f"{source} is GGUF version 1, which llama.cpp no longer reads", _NEWER)
+    if version & 0xFFFF == 0:
+        raise UnreadableFile(f"{source} is a big-endian GGUF file", "get the little-endian one")
+    raise UnreadableFile(f"{source} is GGUF version {version}; only 2 and 3 are known", "update localspec")
+
+
+_NEWER = "download a newer conversion"
+_OLD_MAGICS = (b"lmgg", b"fmgg", b"tjgg", b"algg")  # "ggml", "ggmf", "ggjt", "ggla" as little-endian numbers
+
+
+def _other_format(start: bytes) -> tuple[str, str]:
+    if start[:4] == b"GGUF":
+        return "", ""
+    if start[:4] in _OLD_MAGICS:
+        return "an old GGML file", _NEWER
+    if start[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
+        return "a zip archive (a PyTorch checkpoint, perhaps)", "unpack or convert it to GGUF first"
+    if len(start) > 9 and start[8:9] == b"{" and _U64.unpack_from(start)[0] < 1 << 32:
+        return "a safetensors file", "convert it to GGUF with llama.cpp's convert_hf_to_gguf.py"
+    if start.startswith(b"version https://git-lfs"):
+        return "a Git LFS pointer", "download the file itself: git lfs pull, or localspec pull"
+    text = start.lstrip()[:15].lower()
+    if text.startswith((b"<!doctype html", b"<html")):
+        return "a web page", "the download went to a page instead of the file; download it again"
+    if all(byte in b"\t\n\r" or byte >= 32 for byte in start):
+        return "a text file", "name a .gguf file"
+    return f"an unknown format (it begins {start[:4].hex(' ')})", "name a .gguf file"
+
+
+@dataclass(frozen=True, slots=True)
+class _RawArray:
+    kind: int
+    count: int
+    data: memoryview
+
+
+class _Raw:
+    """The header's parts before anybody asked what they mean."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.values: dict[str, Scalar] = {}
+        self.arrays: dict[str, _RawArray] = {}
+        self.tensors: list[Tensor] = []
+        self.end = 0
+        self.alignment = 32
+
+
+class _Reader:
+    """One walk over the bytes; `at` is the next unread one."""
+
+    def __init__(self, data: Buffer, source: str) -> None:
+        self.data = bytes(data[:MAX_HEADER]) if isinstance(data, memoryview) else data
+        self.end = min(len(data), MAX_HEADER)
+        self.at = 0
+        self.source = source
+        self.string_bytes = 0
+        self.texts = 0
+
+    def bad(self, what: str) -> NoReturn:
+        raise UnreadableFile(f"{self.source} has a damaged header: {what}", "download it again")
+
+    def take(self, count: int) -> int:
+        """Step over `count` bytes; returns where they begin."""
+        start = self.at
+        if start + count > self.end:
+            if start + count > MAX_HEADER:
+                self.bad(f"it asks for {start + count} bytes, more than any real one has")
+            raise NeedMoreBytes(start + count)
+        self.at = start + count
+        return start
+
+    def u32(self) -> int:
+        return int(_U32.unpack_from(self.data, self.take(4))[0])
+
+    def u64(self) -> int:
+        return int(_U64.unpack_from(self.data, self.take(8))[0])
+
+    def string(self, limit: int, what: str) -> str:
+        length = self.u64()
+        self.string_bytes += length
+        if length > limit or self.string_bytes > _MAX_STRING_TOTAL:
+            self.bad(f"{what} of {length} bytes")
+        start = self.take(length)
+        return self.data[start : self.at].decode("utf-8", "replace")
+
+    def read(self) -> _Raw:
+        self.at = 4
+        raw = _Raw(self.u32())
+        tensors, keys = self.u64(), self.u64()
+        if tensors > _MAX_TENSORS:
+            self.bad(f"{tensors} tensors")
+        if keys > _MAX_KEYS:
+            self.bad(f"{keys} keys")
+        for _ in range(keys):
+            self.key(raw)
+        alignment = raw.values.get("general.alignment", 32)
+        if type(alignment) is not int or not 0 < alignment <= 1 << 20 or alignment & (alignment - 1):
+            self.bad(f"an alignment of {alignment}")
+        raw.alignment = alignment
+        names: set[str] = set()
+        for _ in range(tensors):
+            tensor = self.tensor(alignment)
+            if tensor.name in names:
+                self.bad(f"tensor {tensor.name} twice")
+            names.add(tensor.name)
+            raw.tensors.append(tensor)
+        raw.end = self.at
+        return raw
+
+    def key(self, raw: _Raw) -> None:
+        key = self.string(65535, "a key")
+        if key in raw.values or key in raw.arrays:
+            self.bad(f"key {key} twice")
+        kind = self.u32()
+        if kind == _ARRAY:
+            raw.arrays[key] = self.array(key)
+        elif kind == _STRING:
+            raw.values[key] = self.string(_MAX_STRING, f"a text ({key})")
+        elif kind in _SCALARS:
+            (value,) = struct.unpack_from("<" + _SCALARS[kind], self.data, self.take(_WIDTH[kind]))
+            raw.values[key] = bool(value) if kind == _BOOL else value
+        else:
+            self.bad(f"value type {kind} ({key})")
+
+    def array(self, key: str) -> _RawArray:
+        kind, count = self.u32(), self.u64()
+        start = self.at
+        if kind == _STRING:
+            self.texts += count
+            if self.texts > _MAX_TEXTS:
+                self.bad(f"a list of {count} texts ({key})")
+            self.skip_texts(count)
+        elif kind in _WIDTH:
+            self.take(_WIDTH[kind] * count)
+        else:
+            self.bad("a list of lists" if kind == _ARRAY else f"a list of type {kind} ({key})")
+        return _RawArray(kind, count, memoryview(self.data[start : self.at]))
+
+    def skip_texts(self, count: int) -> None:
+        # The one hot loop: 300 000 turns for a 152k vocabulary and its merges.
+        data, at, length = self.data, self.at, _U64.unpack_from
+        try:
+            for _ in range(count):
+                at += 8 + length(data, at)[0]
+        except (struct.error, IndexError, OverflowError):  # `at` has left the data, or any machine's integers
+            at += 8
+        if at > self.end:
+            self.take(at - self.at)
+        self.at = at
+
+    def tensor(self, alignment: int) -> Tensor:
+        name = self.string(1024, "a tensor name")
+        dims = self.u32()
+        if not 0 < dims <= 4:
+            self.bad(f"tensor {name} with {dims} dimensions")
+        shape = struct.unpack_from(f"<{dims}Q", self.data, self.take(8 * dims))
+        kind, offset = self.u32(), self.u64()
+        if kind in REMOVED:
+            raise UnreadableFile(
+                f"{self.source} uses tensor type {kind}, a per-architecture quant that llama.cpp removed",
+                "download another quant, for example Q4_0",
+            )
+        if kind not in BLOCKS:
+            raise UnreadableFile(
+                f"{self.source} uses tensor type {kind} ({name}), which this version does not know",
+                "update localspec, or download another quant",
+            )
+        _, elements, block = BLOCKS[kind]
+        total = prod(shape)
+        if total == 0 or total > _MAX_DATA or shape[0] % elements:
+            self.bad(f"tensor {name} of shape {'x'.join(map(str, shape))}")
+        size = total // elements * block
+        if offset % alignment or offset > _MAX_DATA:
+            self.bad(f"tensor {name} at offset {offset}")
+        return Tensor(name, shape, kind, offset, size)
+
+
+def _model_info(raw: _Raw, source: str, file_size: int) -> ModelInfo:
+    meta = _metadata(raw)
+    arch = _text(meta, "general.architecture")
+    if not arch and not meta.get("split.no"):
+        raise UnreadableFile(f"{source} names no architecture: it is no language model", "name another file")
+    tensors = tuple(raw.tensors)
+    data_offset = -(-raw.end // raw.alignment) * raw.alignment
+    shape = _Shape(meta, arch)
+    merges, scores = raw.arrays.get("tokenizer.ggml.merges"), raw.arrays.get("tokenizer.ggml.scores")
+    return ModelInfo(
+        source=source,
+        architecture=arch,
+        name=_text(meta, "general.name"),
+        file_type=quant_name(_id(meta, "general.file_type"), tensors),
+        tensors=tensors,
+        metadata=meta,
+        tokenizer_model=_text(meta, "tokenizer.ggml.model"),
+        tokenizer_pre=_text(meta, "tokenizer.ggml.pre"),
+        tokens=_tokens(raw, source),
+        token_types=_token_types(raw),
+        merges_digest=_digest(merges),
+        scores_digest=_digest(scores),
+        bos_id=_id(meta, "tokenizer.ggml.bos_token_id"),
+        eos_id=_id(meta, "tokenizer.ggml.eos_token_id"),
+        eot_id=_id(meta, "tokenizer.ggml.eot_token_id"),
+        eom_id=_id(meta, "tokenizer.ggml.eom_token_id"),
+        pad_id=_id(meta, "tokenizer.ggml.padding_token_id"),
+        unk_id=_id(meta, "tokenizer.ggml.unknown_token_id"),
+        add_bos=_flag(meta, "tokenizer.ggml.add_bos_token"),
+        add_eos=_flag(meta, "tokenizer.ggml.add_eos_token"),
+        chat_template=_text(meta, "tokenizer.chat_template"),
+        context_length=shape.number("context_length"),
+        layers=shape.layers,
+        embedding_length=shape.number("embedding_length"),
+        heads=max(shape.by_layer("attention.head_count"), default=0),
+        kv_heads=shape.kv_heads,
+        key_length=shape.number("attention.key_length") or shape.head_size,
+        value_length=shape.number("attention.value_length") or shape.head_size,
+        sliding_window=shape.number("attention.sliding_window"),
+        recurrent=shape.recurrent,
+        experts=shape.number("expert_count"),
+        experts_used=shape.number("expert_used_count"),
+        nextn_layers=shape.number("nextn_predict_layers"),
+        split_no=_id(meta, "split.no") or 0,
+        split_count=_id(meta, "split.count") or 1,
+        split_tensors=_id(meta, "split.tensors.count") or 0,
+        data_offset=data_offset,
+        size=file_size,
+        expected_size=max((data_offset + t.offset + t.size for t in tensors), default=raw.end),
+        version=raw.version,
+    )
+
+
+class _Shape:
+    """Reads the keys that begin with the architecture's name."""
+
+    def __init__(self, meta: dict[str, MetaValue], arch: str) -> None:
+        self.meta, self.arch = meta, arch
+        self.layers = self.number("block_count")
+
+    def number(self, key: str) -> int:
+        value = self.meta.get(f"{self.arch}.{key}")
+        if isinstance(value, tuple):
+            value = max((v for v in value if isinstance(v, int)), default=0)
+        return int(value) if isinstance(value, int) and 0 <= value < 1 << 40 else 0
+
+    def by_layer(self, key: str) -> tuple[int, ...]:
+        value = self.meta.get(f"{self.arch}.{key}", 0)
+        if isinstance(value, tuple):
+            return tuple(v if isinstance(v, int) else 0 for v in value)
+        return (value,) * min(self.layers, 4096) if isinstance(value, int) else ()
+
+    @property
+    def kv_heads(self) -> tuple[int, ...]:
+        return self.by_layer("attention.head_count_kv") or self.by_layer("attention.head_count")
+
+    @property
+    def head_size(self) -> int:
+        heads = max(self.by_layer("attention.head_count"), default=0)
+        return self.number("embedding_length") // heads if heads else 0
+
+    @property
+    def recurrent(self) -> bool:
+        marks = (".ssm.", ".wkv.", ".shortconv.", ".kda.")
+        return any(key.startswith(self.arch + mark) for key in self.meta for mark in marks)
+
+
+def _metadata(raw: _Raw) -> dict[str, MetaValue]:
+    """Scalars and short arrays by key; long arrays (the vocabulary) have fields of their own."""
+    meta: dict[str, MetaValue] = dict(raw.values)
+    left = _SHORT_ARRAYS
+    for key, value in raw.arrays.items():
+        if value.count <= min(_SHORT_ARRAY, left):
+            left -= value.count
+            meta[key] = _decode(value)
+    return meta
+
+
+def _decode(value: _RawArray) -> tuple[Scalar, ...]:
+    if value.kind == _STRING:
+        texts = TokenTable(bytes(value.data), value.count).texts
+        return tuple(text.decode("utf-8", "replace") for text in texts)
+    numbers = struct.unpack(f"<{value.count}{_SCALARS[value.kind]}", value.data)
+    return tuple(map(bool, numbers)) if value.kind == _BOOL else numbers
+
+
+def _tokens(raw: _Raw, source: str) -> TokenTable:
+    value = raw.arrays.get("tokenizer.ggml.tokens")
+    if value is None:
+        return TokenTable(b"", 0)
+    if value.kind != _STRING or value.count > _MAX_VOCABULARY:
+        raise UnreadableFile(f"{source} has a damaged vocabulary ({value.count} tokens)", "download it again")
+    return TokenTable(bytes(value.data), value.count)
+
+
+def _token_types(raw: _Raw) -> bytes:
+    value = raw.arrays.get("tokenizer.ggml.token_type")
+    if value is None or value.kind not in (4, 5) or value.count > _MAX_VOCABULARY:
+        return b""
+    numbers = array("i", bytes(value.data))
+    return bytes(number if 0 <= number < 256 else 0 for number in numbers)
+
+
+def _digest(value: _RawArray | None) -> str:
+    if value is None or not value.count:
+        return ""
+    return hashlib.blake2b(value.data, digest_size=16).hexdigest()
+
+
+def _text(meta: dict[str, MetaValue], key: str) -> str:
+    value = meta.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _id(meta: dict[str, MetaValue], key: str) -> int | None:
+    value = meta.get(key)
+    return value if type(value) is int and 0 <= value < 1 << 31 else None
+
+
+def _flag(meta: dict[str, MetaValue], key: str) -> bool | None:
+    value = meta.get(key)
+    return value if isinstance(value, bool) else None

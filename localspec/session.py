@@ -1,0 +1,227 @@
+"""The whole pipeline, one line a step: a name in, two loaded and checked models out.
+
+with open_session("target.gguf", LoadOptions(draft="draft.gguf")) as session:
+    for token in session.stream("Why is the sky blue?"):
+        print(token.text, end="")
+    print(session.stats.speedup)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from localspec.engine.settings import (
+    AUTO_DRAFT_LENGTH,
+    GenerationRequest,
+    LoadSettings,
+    SamplerSettings,
+    SpeculationSettings,
+)
+from localspec.engine.templates import Message
+from localspec.errors import IncompatiblePair, LocalspecError
+from localspec.locations import state_folder
+from localspec.machine import physical_cores
+
+if TYPE_CHECKING:
+    from localspec.engine.client import EngineClient
+    from localspec.engine.engine import EngineInfo
+    from localspec.engine.records import Event, Finished, GenerationStats, LoadProgress, Token
+    from localspec.pairs.compat import Verdict
+    from localspec.pairs.resolve import PairFiles
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """What a person may say about loading a pair; None = decided here."""
+
+    draft: str | None = None
+    """A file or name; None and `auto` = the pair's own, `none` = no draft model."""
+    context: int | None = None
+    threads: int | None = None
+    gpu_layers: int | None = None
+    draft_gpu_layers: int | None = None
+    split_mode: Literal["none", "layer", "row"] = "layer"
+    main_gpu: int = 0
+    cache_type: str = "f16"
+    flash_attention: Literal["auto", "on", "off"] = "auto"
+    draft_length: int | None = None
+    """A fixed draft length that must be possible; None = what is chosen automatically."""
+    force: bool = False
+    """Load a pair that a check only advises against."""
+    offline: bool = False
+    cache_folder: str | None = None
+
+
+class Session:
+    """A loaded pair. One answer at a time."""
+
+    def __init__(
+        self, files: PairFiles, verdict: Verdict | None, client: EngineClient, settings: LoadSettings
+    ) -> None:
+        self.files = files
+        self.verdict = verdict
+        """Of the pair; None without a draft model."""
+        self.client = client
+        self.settings = settings
+        self.finished: Finished | None = None
+        """The end of the last answer."""
+
+    @property
+    def info(self) -> EngineInfo:
+        info = self.client.info
+        assert info is not None
+        return info
+
+    @property
+    def stats(self) -> GenerationStats | None:
+        """Of the last answer."""
+        return self.finished.stats if self.finished is not None else None
+
+    def generate(self, request: GenerationRequest) -> Iterator[Event]:
+        """Every event of one answer."""
+        from localspec.engine.records import Finished
+
+        self.finished = None
+        for event in self.client.generate(request):
+            if isinstance(event, Finished):
+                self.finished = event
+            yield event
+
+    def stream(
+        self,
+        prompt: str | Sequence[Message],
+        sampler: SamplerSettings = SamplerSettings(),  # noqa: B008 - frozen
+        speculation: SpeculationSettings = SpeculationSettings(),  # noqa: B008 - frozen
+        *,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+    ) -> Iterator[Token]:
+        """Tokens of one answer as their text settles. A plain string is one message of a user."""
+        from localspec.engine.records import Finished, RoundFinished
+
+        messages = (Message("user", prompt),) if isinstance(prompt, str) else tuple(prompt)
+        request = GenerationRequest(messages, None, sampler, speculation, max_tokens, stop=tuple(stop))
+        for event in self.generate(request):
+            if isinstance(event, RoundFinished):
+                yield from event.tokens
+            elif isinstance(event, Finished):
+                yield from event.tail
+
+    def complete(self, prompt: str | Sequence[Message], **options: object) -> str:
+        """The text of one answer; options as for `stream`."""
+        return "".join(token.text for token in self.stream(prompt, **options))  # type: ignore[arg-type]
+
+    def swap_draft(
+        self, draft: str, options: LoadOptions, on_progress: Callable[[LoadProgress], None] | None = None
+    ) -> None:
+        """Another draft model beside the target, whose cache stays; `none` unloads it. Nothing changes when
+        the check says no."""
+        options = replace(options, draft=draft)
+        files = find(str(self.files.target), options)
+        verdict = check(files, options)
+        settings = plan(files, verdict, options)
+        self.client.load_draft(settings.draft, settings.masked_ids, settings.shared_rows, on_progress)
+        self.files, self.verdict = replace(files, name=self.files.name), verdict
+        self.settings = replace(
+            self.settings,
+            draft=settings.draft,
+            masked_ids=settings.masked_ids,
+            shared_rows=settings.shared_rows,
+        )
+
+    def close(self) -> None:
+        """End the engine's process."""
+        self.client.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_session(
+    pair: str,
+    options: LoadOptions = LoadOptions(),
+    on_progress: Callable[[LoadProgress], None] | None = None,
+    on_client: Callable[[EngineClient], None] | None = None,
+) -> Session:
+    """Find, check and load a pair. Raises the errors of `localspec.errors`; nothing stays loaded then.
+
+    `on_client` gets the engine's handle before the load begins: what a caller needs to stop it.
+    """
+    from localspec.engine.client import EngineClient
+
+    files = find(pair, options)
+    verdict = check(files, options)
+    settings = plan(files, verdict, options)
+    client = EngineClient(state_folder() / "log")
+    if on_client is not None:
+        on_client(client)
+    try:
+        client.load(settings, physical_cores(), on_progress)
+    except BaseException:
+        client.close()
+        raise
+    return Session(files, verdict, client, settings)
+
+
+def find(pair: str, options: LoadOptions) -> PairFiles:
+    """Which two files. Raises UnknownName, UnreadableFile."""
+    from localspec.pairs.resolve import find_pair
+
+    return find_pair(
+        pair, options.draft, cache_folder=Path(options.cache_folder) if options.cache_folder else None
+    )
+
+
+def check(files: PairFiles, options: LoadOptions) -> Verdict | None:
+    """May this draft serve this target? Raises UnreadableFile, IncompatiblePair with the reasons."""
+    from localspec.pairs import compat
+    from localspec.pairs.gguf_header import read_header
+
+    target = read_header(files.target)
+    if files.draft is None:
+        return None
+    verdict = compat.check(target, read_header(files.draft))
+    reason = verdict.worst()
+    if reason is not None and (verdict.kind == "refused" or (verdict.swapped and not options.force)):
+        raise IncompatiblePair(
+            f"{files.draft.name} cannot draft for {files.target.name}: {reason.detail}",
+            f"See: localspec check {files.target} {files.draft}",
+        )
+    return verdict
+
+
+def plan(files: PairFiles, verdict: Verdict | None, options: LoadOptions) -> LoadSettings:
+    """Where everything goes."""
+    settings = LoadSettings(
+        target=files.target,
+        draft=files.draft,
+        context=options.context,
+        threads=options.threads,
+        gpu_layers=-1 if options.gpu_layers is None else options.gpu_layers,
+        draft_gpu_layers=-1 if options.draft_gpu_layers is None else options.draft_gpu_layers,
+        split_mode=options.split_mode,
+        main_gpu=options.main_gpu,
+        cache_type=options.cache_type,
+        flash_attention=options.flash_attention,
+        max_draft_length=max(AUTO_DRAFT_LENGTH, options.draft_length or 0),
+    )
+    if verdict is not None:
+        settings = replace(settings, masked_ids=verdict.masked_ids, shared_rows=verdict.shared_rows)
+    return settings
+
+
+__all__ = [
+    "LoadOptions",
+    "LocalspecError",
+    "Message",
+    "SamplerSettings",
+    "Session",
+    "SpeculationSettings",
+    "open_session",
+]

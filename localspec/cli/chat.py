@@ -21,8 +21,7 @@ from localspec.terminal import is_terminal
 @cli_options.option("--template-arg", type=cli_options.KeyValue(), multiple=True, help="Value for the chat template; may be repeated.")  # fmt: skip
 @cli_options.option("--session", metavar="NAME", help="Go on with a saved conversation: a file, a name or `last`.")
 @cli_options.option("--verbose", "-v", is_flag=True, help="Tracebacks of errors.")
-@click.pass_context
-def chat(ctx: click.Context, pair: str | None, **values: Any) -> int:
+def chat(pair: str | None, **values: Any) -> int:
     """Open the terminal UI with PAIR, or with the pair that was used last.
 
     PAIR is a pulled pair's name, a catalog name on this disk, or a GGUF file (give its draft with --draft).
@@ -32,22 +31,23 @@ def chat(ctx: click.Context, pair: str | None, **values: Any) -> int:
     from localspec.tui.app import Start, run_app
 
     start = Start(
-        pair or "", cli_options.load_options(values), _settings(ctx, values), values["system"], values["session"] or ""
+        pair or "", cli_options.load_options(values), _settings(values), values["system"], values["session"] or ""
     )
     return run_app(start)
 
 
-def _settings(ctx: click.Context, values: dict[str, Any]) -> Any:
+def _settings(values: dict[str, Any]) -> Any:
     """What was used last, with what this command line says on top."""
     from dataclasses import replace
 
     from localspec.chat.chat import ChatSettings
     from localspec.chat.preferences import PreferenceFile
 
+    context = click.get_current_context()
     said = {
         name
         for name in values
-        if ctx.get_parameter_source(name) not in (None, click.core.ParameterSource.DEFAULT)
+        if context.get_parameter_source(name) not in (None, click.core.ParameterSource.DEFAULT)
     }
     remembered = PreferenceFile().read()
     asked = cli_options.sampler_settings(values)

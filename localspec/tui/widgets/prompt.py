@@ -16,8 +16,6 @@ class Prompt(TextArea):
     """A multi-line prompt with history."""
 
     BINDINGS = [  # noqa: RUF012 - textual's interface
-        Binding("enter", "send", "Send", show=False, priority=True),
-        Binding("ctrl+j,shift+enter", "new_line", "New line", show=False, priority=True),
         Binding("ctrl+up", "older", "Prompt before", show=False),
         Binding("ctrl+down", "newer", "Prompt after", show=False),
     ]
@@ -50,12 +48,17 @@ class Prompt(TextArea):
         self._place: int | None = None
         self._kept = ""
 
-    def action_send(self) -> None:
-        if self.text.strip():
-            self.post_message(self.Sent(self.text))
-
-    def action_new_line(self) -> None:
-        self.insert("\n")
+    async def _on_key(self, event: events.Key) -> None:
+        # Here and not as bindings: keys that arrive in one burst must act in their order.
+        if event.key in ("enter", "ctrl+j", "shift+enter"):
+            event.stop()
+            event.prevent_default()
+            if event.key != "enter":
+                self._replace_via_keyboard("\n", *self.selection)
+            elif self.text.strip():
+                self.post_message(self.Sent(self.text))
+            return
+        await super()._on_key(event)
 
     def sent(self) -> None:
         """What stands here was taken: remember and clear it."""

@@ -14,12 +14,32 @@ if TYPE_CHECKING:
 SCHEMA = 1
 
 STATS_FIELDS = (
-    "emitted", "target_passes", "drafted", "verified", "accepted", "discarded_unverified", "bonus", "acceptance_rate",
-    "mean_acceptance_length", "tokens_per_second", "prompt_tokens_per_second", "ttft_seconds", "wall_seconds",
-    "draft_seconds", "verify_seconds", "sample_seconds", "rewind_seconds", "other_seconds", "plain_tokens_per_second",
-    "speedup", "accepted_per_position", "rounds_by_drafter", "state", "reason",
-)  # fmt: skip
-"""The contract of `run --json`; `draft_lengths` follows it there."""
+    "emitted",
+    "target_passes",
+    "drafted",
+    "verified",
+    "accepted",
+    "discarded_unverified",
+    "bonus",
+    "acceptance_rate",
+    "mean_acceptance_length",
+    "tokens_per_second",
+    "prompt_tokens_per_second",
+    "ttft_seconds",
+    "wall_seconds",
+    "draft_seconds",
+    "verify_seconds",
+    "sample_seconds",
+    "rewind_seconds",
+    "other_seconds",
+    "plain_tokens_per_second",
+    "speedup",
+    "accepted_per_position",
+    "rounds_by_drafter",
+    "state",
+    "reason",
+)
+"""The contract of `run --json`."""
 
 
 def summary_line(stats: GenerationStats) -> str:
@@ -65,14 +85,12 @@ def finished_json(finished: Finished, session: Session, request: GenerationReque
 
 def stats_json(stats: GenerationStats) -> dict[str, Any]:
     """Plain values; rates that are undefined are null."""
-    values = {name: getattr(stats, name) for name in STATS_FIELDS}
-    values["accepted_per_position"] = list(stats.accepted_per_position)
-    return _finite(values)
+    return _finite_object({name: getattr(stats, name) for name in STATS_FIELDS})
 
 
 def settings_json(request: GenerationRequest, load: LoadSettings) -> dict[str, Any]:
     """Everything that was in force, defaults included."""
-    return _finite({
+    return _finite_object({
         "sampler": asdict(request.sampler) | {"coupled": request.sampler.coupled},
         "speculation": {"drafter": request.speculation.drafter, "k": request.speculation.length},
         "max_tokens": request.max_tokens,
@@ -95,7 +113,11 @@ def engine_json(session: Session) -> dict[str, Any]:
         if values[part] is not None:
             values[part]["path"] = str(values[part]["path"])
     values["verdict"] = session.verdict.kind if session.verdict is not None else None
-    return _finite(values)
+    return _finite_object(values)
+
+
+def _finite_object(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: _finite(value) for key, value in values.items()}
 
 
 def _finite(value: Any) -> Any:
@@ -103,7 +125,7 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return _finite_object(value)
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return value

@@ -1,9 +1,9 @@
 """The whole pipeline, one line a step: a name in, two loaded and checked models out.
 
-    with open_session("target.gguf", LoadOptions(draft="draft.gguf")) as session:
-        for token in session.stream("Why is the sky blue?"):
-            print(token.text, end="")
-        print(session.stats.speedup)
+with open_session("target.gguf", LoadOptions(draft="draft.gguf")) as session:
+    for token in session.stream("Why is the sky blue?"):
+        print(token.text, end="")
+    print(session.stats.speedup)
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class LoadOptions:
 class Session:
     """A loaded pair. One answer at a time."""
 
-    def __init__(self, files: PairFiles, verdict: Verdict | None, client: EngineClient, settings: LoadSettings) -> None:
+    def __init__(
+        self, files: PairFiles, verdict: Verdict | None, client: EngineClient, settings: LoadSettings
+    ) -> None:
         self.files = files
         self.verdict = verdict
         """Of the pair; None without a draft model."""
@@ -115,7 +117,8 @@ class Session:
     def swap_draft(
         self, draft: str, options: LoadOptions, on_progress: Callable[[LoadProgress], None] | None = None
     ) -> None:
-        """Another draft model beside the target, whose cache stays; `none` unloads it. Nothing changes when the check says no."""
+        """Another draft model beside the target, whose cache stays; `none` unloads it. Nothing changes when
+        the check says no."""
         options = replace(options, draft=draft)
         files = find(str(self.files.target), options)
         verdict = check(files, options)
@@ -123,7 +126,10 @@ class Session:
         self.client.load_draft(settings.draft, settings.masked_ids, settings.shared_rows, on_progress)
         self.files, self.verdict = replace(files, name=self.files.name), verdict
         self.settings = replace(
-            self.settings, draft=settings.draft, masked_ids=settings.masked_ids, shared_rows=settings.shared_rows
+            self.settings,
+            draft=settings.draft,
+            masked_ids=settings.masked_ids,
+            shared_rows=settings.shared_rows,
         )
 
     def close(self) -> None:
@@ -139,7 +145,7 @@ class Session:
 
 def open_session(
     pair: str,
-    options: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
+    options: LoadOptions = LoadOptions(),
     on_progress: Callable[[LoadProgress], None] | None = None,
     on_client: Callable[[EngineClient], None] | None = None,
 ) -> Session:
@@ -167,7 +173,9 @@ def find(pair: str, options: LoadOptions) -> PairFiles:
     """Which two files. Raises UnknownName, UnreadableFile."""
     from localspec.pairs.resolve import find_pair
 
-    return find_pair(pair, options.draft, cache_folder=Path(options.cache_folder) if options.cache_folder else None)
+    return find_pair(
+        pair, options.draft, cache_folder=Path(options.cache_folder) if options.cache_folder else None
+    )
 
 
 def check(files: PairFiles, options: LoadOptions) -> Verdict | None:
@@ -208,4 +216,12 @@ def plan(files: PairFiles, verdict: Verdict | None, options: LoadOptions) -> Loa
     return settings
 
 
-__all__ = ["LoadOptions", "LocalspecError", "Message", "SamplerSettings", "Session", "SpeculationSettings", "open_session"]
+__all__ = [
+    "LoadOptions",
+    "LocalspecError",
+    "Message",
+    "SamplerSettings",
+    "Session",
+    "SpeculationSettings",
+    "open_session",
+]

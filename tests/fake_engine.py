@@ -215,7 +215,8 @@ class FakeOpener:
         draft = None if options.draft == "none" else Path(options.draft or DRAFT)
         settings = LoadSettings(TARGET, draft, context=options.context)
         client.load(settings, 2, on_progress)
-        return FakeSession(PairFiles(pair, TARGET, draft), None, client, settings)  # type: ignore[arg-type]
+        files = PairFiles(pair, TARGET, draft, (TARGET,), (draft,) if draft else ())
+        return FakeSession(files, None, client, settings)  # type: ignore[arg-type]
 
     @property
     def client(self) -> FakeClient:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class AutoNumber(click.ParamType):
+class AutoNumber(click.ParamType[Any]):
     """`auto` (None) or a whole number."""
 
     name = "auto|N"
@@ -31,12 +31,14 @@ class AutoNumber(click.ParamType):
             self.fail(f"{value!r} is neither auto nor a whole number", param, ctx)
 
 
-class KeyValue(click.ParamType):
+class KeyValue(click.ParamType[Any]):
     """`key=value`; true, false and numbers are read as such."""
 
     name = "k=v"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, object]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, object]:
         if isinstance(value, tuple):
             return value
         key, equals, text = str(value).partition("=")
@@ -45,12 +47,14 @@ class KeyValue(click.ParamType):
         return key, _literal(text)
 
 
-class LogitBias(click.ParamType):
+class LogitBias(click.ParamType[Any]):
     """`id=number`; `-inf` bans the token."""
 
     name = "id=bias"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, float]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, float]:
         if isinstance(value, tuple):
             return value
         token, _, bias = str(value).partition("=")
@@ -68,67 +72,155 @@ def option(*names: str, **attributes: Any) -> Callable[[F], F]:
     return click.option(*names, **attributes)
 
 
+def cache_option(command: F) -> F:
+    """Where model files are kept."""
+    text = "Folder of the model files (default: the Hugging Face cache)."
+    return option("--cache-dir", metavar="DIR", help=text)(command)
+
+
 def pair_options(command: F) -> F:
     """Which draft, and where both models go."""
-    for add in reversed((
-        option("--draft", metavar="D", help="Draft model: a file, a name, `auto` or `none`."),
-        option("--ctx", type=int, metavar="N", help="Tokens of context (default: min(8192, trained))."),
-        option("--threads", type=int, metavar="N", help="Threads (default: physical cores)."),
-        option("--gpu-layers", type=AutoNumber(), default="auto", help="Layers of the target on the GPU."),
-        option("--draft-gpu-layers", type=AutoNumber(), default="auto", help="Layers of the draft on the GPU."),
-        option("--split-mode", type=click.Choice(["none", "layer", "row"]), default="layer", help="How several GPUs share a model."),
-        option("--main-gpu", type=int, default=0, help="The GPU that is used when one is."),
-        option("--cache-type", default="f16", help="Element type of the KV caches: f16, q8_0, q4_0, ..."),
-        option("--flash-attn", type=click.Choice(["auto", "on", "off"]), default="auto", help="Flash attention."),
-        option("--force", is_flag=True, help="Load a pair that a check advises against."),
-        option("--offline", is_flag=True, help="Never ask the network."),
-        option("--cache-dir", metavar="DIR", help="Folder of the model files (default: the Hugging Face cache)."),
-    )):  # fmt: skip
+    for add in reversed(
+        (
+            option("--draft", metavar="D", help="Draft model: a file, a name, `auto` or `none`."),
+            option("--ctx", type=int, metavar="N", help="Tokens of context (default: min(8192, trained))."),
+            option("--threads", type=int, metavar="N", help="Threads (default: physical cores)."),
+            option(
+                "--gpu-layers", type=AutoNumber(), default="auto", help="Layers of the target on the GPU."
+            ),
+            option(
+                "--draft-gpu-layers",
+                type=AutoNumber(),
+                default="auto",
+                help="Layers of the draft on the GPU.",
+            ),
+            option(
+                "--split-mode",
+                type=click.Choice(["none", "layer", "row"]),
+                default="layer",
+                help="How several GPUs share a model.",
+            ),
+            option("--main-gpu", type=int, default=0, help="The GPU that is used when one is."),
+            option("--cache-type", default="f16", help="Element type of the KV caches: f16, q8_0, q4_0, ..."),
+            option(
+                "--flash-attn",
+                type=click.Choice(["auto", "on", "off"]),
+                default="auto",
+                help="Flash attention.",
+            ),
+            option("--force", is_flag=True, help="Load a pair that a check advises against."),
+            option("--offline", is_flag=True, help="Never ask the network."),
+            option(
+                "--cache-dir",
+                metavar="DIR",
+                help="Folder of the model files (default: the Hugging Face cache).",
+            ),
+        )
+    ):
         command = add(command)
     return command
 
 
 def sampling_options(command: F) -> F:
     """How tokens are chosen, and where an answer ends."""
-    for add in reversed((
-        option("--temp", type=float, default=0.8, help="Temperature; 0 is greedy."),
-        option("--top-k", type=int, default=40, help="Keep the K likeliest tokens; 0 = off."),
-        option("--top-p", type=float, default=0.95, help="Keep the likeliest tokens up to this mass; 1 = off."),
-        option("--min-p", type=float, default=0.05, help="Drop tokens below this share of the likeliest; 0 = off."),
-        option("--repeat-penalty", type=float, default=1.0, help="Above 1: repeated tokens become less likely."),
-        option("--presence-penalty", type=float, default=0.0, help="Taken off tokens that occurred."),
-        option("--frequency-penalty", type=float, default=0.0, help="Taken off tokens for each time they occurred."),
-        option("--repeat-last-n", type=int, default=64, help="Tokens that penalties look back on; -1 = all."),
-        option("--logit-bias", type=LogitBias(), multiple=True, help="Add to a token's logit; may be repeated."),
-        option("--seed", type=int, metavar="N", help="The same seed gives the same text, with and without drafts."),
-        option("--sampling", type=click.Choice(["rejection", "coupled"]), help="Default: coupled with --seed, else rejection."),
-        option("--draft-temp", type=float, metavar="T", help="The draft model's own temperature."),
-        option("-n", "--max-tokens", type=int, metavar="N", help="Most tokens to generate (default: until the end)."),
-        option("--min-tokens", type=int, default=0, help="No end before this many tokens."),
-        option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be repeated."),
-    )):  # fmt: skip
+    for add in reversed(
+        (
+            option("--temp", type=float, default=0.8, help="Temperature; 0 is greedy."),
+            option("--top-k", type=int, default=40, help="Keep the K likeliest tokens; 0 = off."),
+            option(
+                "--top-p",
+                type=float,
+                default=0.95,
+                help="Keep the likeliest tokens up to this mass; 1 = off.",
+            ),
+            option(
+                "--min-p",
+                type=float,
+                default=0.05,
+                help="Drop tokens below this share of the likeliest; 0 = off.",
+            ),
+            option(
+                "--repeat-penalty",
+                type=float,
+                default=1.0,
+                help="Above 1: repeated tokens become less likely.",
+            ),
+            option("--presence-penalty", type=float, default=0.0, help="Taken off tokens that occurred."),
+            option(
+                "--frequency-penalty",
+                type=float,
+                default=0.0,
+                help="Taken off tokens for each time they occurred.",
+            ),
+            option(
+                "--repeat-last-n", type=int, default=64, help="Tokens that penalties look back on; -1 = all."
+            ),
+            option(
+                "--logit-bias",
+                type=LogitBias(),
+                multiple=True,
+                help="Add to a token's logit; may be repeated.",
+            ),
+            option(
+                "--seed",
+                type=int,
+                metavar="N",
+                help="The same seed gives the same text, with and without drafts.",
+            ),
+            option(
+                "--sampling",
+                type=click.Choice(["rejection", "coupled"]),
+                help="Default: coupled with --seed, else rejection.",
+            ),
+            option("--draft-temp", type=float, metavar="T", help="The draft model's own temperature."),
+            option(
+                "-n",
+                "--max-tokens",
+                type=int,
+                metavar="N",
+                help="Most tokens to generate (default: until the end).",
+            ),
+            option("--min-tokens", type=int, default=0, help="No end before this many tokens."),
+            option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be repeated."),
+        )
+    ):
         command = add(command)
     return command
 
 
 def speculation_options(command: F) -> F:
     """How guesses are made."""
-    for add in reversed((
-        option("--drafter", type=click.Choice(["auto", "model", "lookup", "none"]), default="auto", help="What guesses. A named one is an order."),
-        option("--no-draft", is_flag=True, help="Plain decoding: no guessing of any kind."),
-        option("-k", "--draft-length", type=AutoNumber(), default="auto", help="Guesses per round, 0 to 64. A number is an order."),
-    )):  # fmt: skip
+    for add in reversed(
+        (
+            option(
+                "--drafter",
+                type=click.Choice(["auto", "model", "lookup", "none"]),
+                default="auto",
+                help="What guesses. A named one is an order.",
+            ),
+            option("--no-draft", is_flag=True, help="Plain decoding: no guessing of any kind."),
+            option(
+                "-k",
+                "--draft-length",
+                type=AutoNumber(),
+                default="auto",
+                help="Guesses per round, 0 to 64. A number is an order.",
+            ),
+        )
+    ):
         command = add(command)
     return command
 
 
 def output_options(command: F) -> F:
     """What is printed."""
-    for add in reversed((
-        option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else."),
-        option("--quiet", "-q", is_flag=True, help="Only the result and errors."),
-        option("--verbose", "-v", is_flag=True, help="More detail, tracebacks included."),
-    )):  # fmt: skip
+    for add in reversed(
+        (
+            option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else."),
+            option("--quiet", "-q", is_flag=True, help="Only the result and errors."),
+            option("--verbose", "-v", is_flag=True, help="More detail, tracebacks included."),
+        )
+    ):
         command = add(command)
     return command
 

@@ -16,7 +16,8 @@ _MARKS = {"accepted": "[", "corrected": "~", "bonus": "+", "plain": ""}
 
 
 class AnswerPrinter:
-    """Writes tokens to `stream`: as they are into a file or pipe, with control characters shown on a terminal."""
+    """Writes tokens to `stream`: as they are into a file or pipe, with control characters shown on a
+    terminal."""
 
     def __init__(self, stream: TextIO, *, show_draft: bool) -> None:
         self._stream = stream

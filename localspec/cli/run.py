@@ -18,7 +18,7 @@ from localspec.terminal import is_terminal
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from localspec.engine.records import Finished, Token
+    from localspec.engine.records import Token
     from localspec.engine.settings import GenerationRequest
     from localspec.session import Session
 
@@ -31,16 +31,20 @@ if TYPE_CHECKING:
 @cli_options.sampling_options
 @cli_options.option("--system", metavar="TEXT", help="System prompt.")
 @cli_options.option("--raw", is_flag=True, help="Send the prompt as it is, without the chat template.")
-@cli_options.option("--template-arg", type=cli_options.KeyValue(), multiple=True, help="Value for the chat template; may be repeated.")  # fmt: skip
+@cli_options.option(
+    "--template-arg",
+    type=cli_options.KeyValue(),
+    multiple=True,
+    help="Value for the chat template; may be repeated.",
+)
 @cli_options.option("--show-draft", is_flag=True, help="Show which tokens were guessed.")
 @cli_options.output_options
 def run(pair: str, prompt: str | None, **values: Any) -> int:
     """Answer PROMPT with PAIR and print the answer on stdout.
 
-    PAIR is a pulled pair's name, a catalog name on this disk, or a GGUF file (give its draft with --draft). PROMPT `-`, or
-    none while a pipe stands in for it, is read from stdin.
+    PAIR is a pulled pair's name, a catalog name on this disk, or a GGUF file (give its draft with --draft).
+    PROMPT `-`, or none while a pipe stands in for it, is read from stdin.
     """
-    from localspec.engine.records import Finished
     from localspec.report import finished_json, run_json, summary_line
     from localspec.session import open_session
 
@@ -56,7 +60,7 @@ def run(pair: str, prompt: str | None, **values: Any) -> int:
         so_far: list[Token] = []
         try:
             with _cancel_on_interrupt(session):
-                for tokens, finished in _answer(session, request):
+                for tokens in _answer(session, request):
                     so_far.extend(tokens)
                     if printer is not None:
                         printer.write(tokens)
@@ -67,7 +71,8 @@ def run(pair: str, prompt: str | None, **values: Any) -> int:
                 text, ids = "".join(t.text for t in so_far), tuple(t.id for t in so_far)
                 _print_json(run_json(text, "cancelled", ids, None, session, request))
             raise
-        assert isinstance(finished, Finished)
+        finished = session.finished
+        assert finished is not None
         if printer is not None:
             printer.end()
             if not values["quiet"]:
@@ -77,17 +82,15 @@ def run(pair: str, prompt: str | None, **values: Any) -> int:
     return 130 if finished.reason == "cancelled" else 0
 
 
-def _answer(
-    session: Session, request: GenerationRequest
-) -> Iterator[tuple[tuple[Token, ...], Finished | None]]:
-    """Settled tokens as they come; the last item carries the end."""
+def _answer(session: Session, request: GenerationRequest) -> Iterator[tuple[Token, ...]]:
+    """Tokens as their text settles."""
     from localspec.engine.records import Finished, RoundFinished
 
     for event in session.generate(request):
         if isinstance(event, RoundFinished):
-            yield event.tokens, None
+            yield event.tokens
         elif isinstance(event, Finished):
-            yield event.tail, event
+            yield event.tail
 
 
 def _request(question: str, session: Session, sampler: Any, values: dict[str, Any]) -> GenerationRequest:
@@ -98,7 +101,9 @@ def _request(question: str, session: Session, sampler: Any, values: dict[str, An
     if not raw and not session.info.has_template:
         raw = True
         if not values["quiet"]:
-            print("note: this model has no chat template; the prompt is sent as it is (--raw)", file=sys.stderr)
+            print(
+                "note: this model has no chat template; the prompt is sent as it is (--raw)", file=sys.stderr
+            )
     system = (Message("system", values["system"]),) if values["system"] else ()
     return GenerationRequest(
         messages=() if raw else (*system, Message("user", question)),
@@ -141,7 +146,12 @@ def _progress(values: dict[str, Any]) -> Any:
 
     def show(progress: Any) -> None:
         done = progress.fraction >= 1.0
-        print(f"\rloading the {progress.part}: {progress.fraction:4.0%}", end="\r\x1b[K" if done else "", file=sys.stderr, flush=True)  # fmt: skip
+        print(
+            f"\rloading the {progress.part}: {progress.fraction:4.0%}",
+            end="\r\x1b[K" if done else "",
+            file=sys.stderr,
+            flush=True,
+        )
 
     return show
 

@@ -1,8 +1,9 @@
 """A cancel flag that libllama itself polls, without the interpreter's lock, across processes.
 
-libllama asks an abort callback after each node of its compute graph. A Python callback would take the interpreter's lock
-hundreds of times a token. The C library's `strlen` has the right shape: given the address of a byte string it returns 0 while
-the first byte is 0, and 1 once it is set. The bytes may lie in memory that two processes share.
+libllama asks an abort callback after each node of its compute graph. A Python callback would take the
+interpreter's lock hundreds of times a token. The C library's `strlen` has the right shape: given the
+address of a byte string it returns 0 while the first byte is 0, and 1 once it is set. The bytes may lie in
+memory that two processes share.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The handle on the engine's process: load, generate, cancel, change, swap the draft, close.
 
-libllama ends its process on several mistakes and on some GPU errors. So it has one of its own: when that dies, the caller gets
-`EngineDied` with the last log lines, keeps the text so far, and may start another.
+libllama ends its process on several mistakes and on some GPU errors. So it has one of its own: when that
+dies, the caller gets `EngineDied` with the last log lines, keeps the text so far, and may start another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Two loaded models and the state that lasts from answer to answer: caches, index, what the controller has learned.
+"""Two loaded models and the state that lasts from answer to answer: caches, index, what the controller has
+learned.
 
 Runs in this process. Front ends use it through `engine.client`, which puts it into a process of its own.
 """
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from localspec.engine.cancel import CancelFlag
-from localspec.engine.controller import Controller, FixedController
+from localspec.engine.controller import Choice, Controller, FixedController
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter
 from localspec.engine.generate import Drafters, Generation, Limits
@@ -112,11 +113,14 @@ class Engine:
         )
 
     def encode(self, request: GenerationRequest) -> list[int]:
-        """Token ids of the request's prompt. A raw prompt may write control tokens; a person's message cannot."""
+        """Token ids of the request's prompt. A raw prompt may write control tokens; a person's message
+        cannot."""
         vocabulary = self._target_weights.vocabulary
         if request.prompt is not None:
             return vocabulary.tokenize(request.prompt, special=True, add_bos=vocabulary.adds_bos)
-        segments = self._template(request.template).render(request.messages, True, **dict(request.template_arguments))
+        segments = self._template(request.template).render(
+            request.messages, True, **dict(request.template_arguments)
+        )
         ids = encode(
             segments, lambda text, special: vocabulary.tokenize(text, special=special), vocabulary.is_control
         )
@@ -162,14 +166,18 @@ class Engine:
             drafters = self._usable_drafters(speculation) if speculation is not None else None
             generation.change(controller, drafters, sampler)
 
-    def load_draft(self, path: Path, masked_ids: tuple[int, ...] = (), shared_rows: int | None = None) -> None:
+    def load_draft(
+        self, path: Path, masked_ids: tuple[int, ...] = (), shared_rows: int | None = None
+    ) -> None:
         """Put another draft model beside the target, whose cache stays. The former one is freed first."""
         self.unload_draft()
         settings = self._settings
         weights = self._draft_weights = self._weights(path, "draft", settings.draft_gpu_layers)
         if weights.is_recurrent:
             self.unload_draft()
-            raise EngineError(f"{path.name} cannot be a draft: its memory cannot be rewound", "Choose another draft")
+            raise EngineError(
+                f"{path.name} cannot be a draft: its memory cannot be rewound", "Choose another draft"
+            )
         tokens = min(settings.draft_context or self._target.capacity, self._target.capacity)
         self._draft_context = self._context(weights, tokens, rows=1)
         rows = min(weights.vocabulary.size, self._target.n_vocab, shared_rows or weights.vocabulary.size)
@@ -224,7 +232,8 @@ class Engine:
                 f"{self._target_weights.path.name} has no chat template", "Send the prompt as it is: --raw"
             )
         bos, eos = (
-            vocabulary.token_text(token) if token is not None else "" for token in (vocabulary.bos, vocabulary.eos)
+            vocabulary.token_text(token) if token is not None else ""
+            for token in (vocabulary.bos, vocabulary.eos)
         )
         return ChatTemplate(source, bos, eos)
 
@@ -233,7 +242,7 @@ class Engine:
         length = DEFAULT_DRAFT_LENGTH if speculation.length is None else speculation.length
         return FixedController(drafter, length)
 
-    def _drafter_named(self, name: str) -> str:
+    def _drafter_named(self, name: str) -> Choice:
         """What `name` means here. Raises InvalidInput for an order that cannot be obeyed."""
         off = self._speculation_off()
         if name == "none" or (off and name == "auto"):
@@ -241,13 +250,16 @@ class Engine:
         if off:
             raise InvalidInput(f"--drafter {name} cannot be used: {off}", "Leave it out, or use --no-draft")
         if name == "model" and self._drafter is None:
-            raise InvalidInput("--drafter model needs a draft model", "Add --draft FILE, or use --drafter lookup")
-        if name == "auto":
-            return "model" if self._drafter is not None else "lookup"
-        return name
+            raise InvalidInput(
+                "--drafter model needs a draft model", "Add --draft FILE, or use --drafter lookup"
+            )
+        if name == "model" or (name == "auto" and self._drafter is not None):
+            return "model"
+        return "lookup"
 
     def _usable_drafters(self, speculation: SpeculationSettings) -> Drafters:
-        """Only those that may be used are kept up to date: a prefill of an unused draft model is time lost."""
+        """Only those that may be used are kept up to date: a prefill of an unused draft model is time
+        lost."""
         if speculation.drafter == "none" or speculation.length == 0 or self._speculation_off():
             return Drafters()
         return Drafters(

@@ -1,8 +1,8 @@
 """The loop: propose, verify, keep, rewind, observe. One `Generation` is one answer.
 
-Positions: the sequence has N tokens, the target holds N - 1 of them (`last` is not decoded yet). A round decodes
-[last, d1 .. dn] in one pass, keeps what the target agrees with and one token of the target's own, and rewinds both models to
-that. Start reading at `Generation.run`.
+Positions: the sequence has N tokens, the target holds N - 1 of them (`last` is not decoded yet). A round
+decodes [last, d1 .. dn] in one pass, keeps what the target agrees with and one token of the target's own,
+and rewinds both models to that. Start reading at `Generation.run`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.engine.controller import Controller, Plan, Situation
+from localspec.engine.costs import Costs
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter, common_length
 from localspec.engine.metrics import StatsBuilder
@@ -66,8 +67,9 @@ class Drafters:
 class Generation:
     """One answer being made.
 
-    `held` are the tokens in the target's cache before it, `prompt` the tokens to answer. Afterwards, also after an exception,
-    `held()` says what the cache holds. `ends`: the target's end tokens, needed when `limits.min_tokens` is set.
+    `held` are the tokens in the target's cache before it, `prompt` the tokens to answer. Afterwards, also
+    after an exception, `held()` says what the cache holds. `ends`: the target's end tokens, needed when
+    `limits.min_tokens` is set.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Generation:
         held: Sequence[int] = (),
         suppressed: Sequence[int] = (),
         ends: frozenset[int] = frozenset(),
+        costs: Costs | None = None,
     ) -> None:
         """Raises InvalidInput for a prompt that is empty or longer than the context."""
         if not prompt:
@@ -96,6 +99,8 @@ class Generation:
         self._controller = controller
         self._limits = limits
         self._ends = ends
+        self._costs = costs
+        self._plain_seconds = 0.0  # what plain decoding would have needed for the tokens so far
         self._suppressed = suppressed
         self._settings = sampler
         self._sampler = Sampler(sampler, banned=suppressed)
@@ -104,7 +109,8 @@ class Generation:
         self._stream = TextStream(vocabulary.token_bytes, limits.stop)
         self._tokens = list(prompt)
         self._prompt_length = len(prompt)
-        self._reused = min(common_length(held, prompt[:-1]), target.length)
+        common = min(common_length(held, prompt[:-1]), target.length)
+        self._reused = common if target.can_rewind(common) else 0
         self._stats = StatsBuilder(len(prompt), self._reused)
         self._reason: FinishReason | None = None
         self._rounds = 0
@@ -138,8 +144,6 @@ class Generation:
 
     def _prefill(self) -> Iterator[Event]:
         """Read the prompt on every model; its last row gives the first token, without a draft."""
-        if not self._target.can_rewind(self._reused):
-            self._reused = 0
         self._target.rewind(self._reused)
         fresh = self._tokens[self._reused :]
         total = len(fresh)
@@ -155,7 +159,9 @@ class Generation:
         verification = verify(_NO_DRAFT, self._rows(logits, _NO_DRAFT), self._chance, len(self._tokens))
         self._stats.ttft_seconds = time.perf_counter() - self._start
         plan = Plan("none", 0, "first token")
-        yield self._settle(plan, _NO_DRAFT, verification, _Clock(before, before, verified, time.perf_counter()))
+        yield self._settle(
+            plan, _NO_DRAFT, verification, _Clock(before, before, verified, time.perf_counter())
+        )
 
     def _round(self) -> RoundFinished:
         start = time.perf_counter()
@@ -180,9 +186,7 @@ class Generation:
         draft = drafter.propose(self._tokens, length, self._controller.go_on, self._chance)
         return plan, _only_known(draft, self._target.n_vocab)
 
-    def _settle(
-        self, plan: Plan, draft: Draft, verification: Verification, clock: _Clock
-    ) -> RoundFinished:
+    def _settle(self, plan: Plan, draft: Draft, verification: Verification, clock: _Clock) -> RoundFinished:
         """Keep what was verified up to the first end in it, rewind every cache to that, and report."""
         position = len(self._tokens)
         emitted, provenance = self._keep(draft, verification)
@@ -212,6 +216,8 @@ class Generation:
             other_seconds=host + before_rewind - clock.sampled,
         )
         self._rounds += 1
+        if self._costs is not None and self._costs.known:
+            self._plain_seconds += self._costs.plain_seconds(range(position, len(self._tokens)))
         self._stats.add(finished, draft.out_of_vocabulary)
         self._controller.observe(finished)
         return RoundFinished(
@@ -289,7 +295,8 @@ class Generation:
         return tuple(self._vocabulary.token_bytes(token).decode("utf-8", "replace") for token in ids)
 
     def _plain_token_seconds(self) -> float | None:
-        return self._controller.plain_token_seconds(self._prompt_length, len(self._tokens))
+        """Mean time that a plain token would have needed at this answer's positions."""
+        return self._plain_seconds / self._emitted() if self._plain_seconds else None
 
     def _emitted(self) -> int:
         return len(self._tokens) - self._prompt_length
@@ -310,9 +317,9 @@ class Generation:
             position=len(self._tokens),
             budget=budget,
             catch_up_rows=model.missing(self._tokens) if model is not None else 0,
-            lookup_match=match.length if match is not None else 0,
-            lookup_length=len(match.ids) if match is not None else 0,
             has_model=model is not None and model.room(self._tokens) > 0,
+            lookup_ids=match.ids if match is not None else (),
+            lookup_match=match.length if match is not None else 0,
         )
 
     def _rows(self, logits: NDArray[np.float32], draft: Draft) -> Callable[[int], Distribution]:
@@ -327,14 +334,17 @@ class Generation:
         return row
 
     def _check_positions(self) -> None:
-        """A cache that is off by one gives wrong text or a useless draft, and no error: so ask after every round."""
+        """A cache that is off by one gives wrong text or a useless draft, and no error: so ask after every
+        round."""
         if self._target.length != len(self._tokens) - 1:
             raise EngineError(
                 f"the target holds {self._target.length} tokens of {len(self._tokens)}: this is a bug"
             )
         model = self._drafters.model
         if model is not None and model.missing(self._tokens) < 1:
-            raise EngineError(f"the draft model is {-model.missing(self._tokens)} tokens ahead: this is a bug")
+            raise EngineError(
+                f"the draft model is {-model.missing(self._tokens)} tokens ahead: this is a bug"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +362,9 @@ _NO_DRAFT = Draft((), "none", ())
 
 def _chance(sampler: SamplerSettings) -> Chance:
     if sampler.coupled and not sampler.greedy:
-        seed = sampler.seed if sampler.seed is not None else int(np.random.SeedSequence().generate_state(1)[0])
+        seed = (
+            sampler.seed if sampler.seed is not None else int(np.random.SeedSequence().generate_state(1)[0])
+        )
         return Coupled(seed)
     return Rejection(sampler.seed)
 

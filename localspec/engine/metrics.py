@@ -50,8 +50,8 @@ class StatsBuilder:
         state: Literal["on", "off"],
         reason: str,
     ) -> GenerationStats:
-        """`wall_seconds` from the request to the last token. `plain_token_seconds`: mean time of a plain token on this
-        text, None when nothing measured it."""
+        """`wall_seconds` from the request to the last token. `plain_token_seconds`: mean time of a plain
+        token on this text, None when nothing measured it."""
         emitted = self.emitted
         ttft = self.ttft_seconds
         decode_seconds = wall_seconds - (ttft or 0.0)
@@ -80,7 +80,7 @@ class StatsBuilder:
             verify_seconds=self._seconds["verify_seconds"],
             sample_seconds=self._seconds["sample_seconds"],
             rewind_seconds=self._seconds["rewind_seconds"],
-            # Whatever the rounds did not time (handing events over, for example) is part of the answer's wall time too.
+            # What the rounds did not time (handing events over, for example) is wall time too.
             other_seconds=max(0.0, decode_seconds - counted) if ttft is not None else 0.0,
             plain_tokens_per_second=plain_rate,
             speedup=rate / plain_rate if rate is not None and plain_rate else None,

@@ -1,4 +1,5 @@
-"""What the loop needs of a model and of a vocabulary; libllama's are in `engine/llama`, tests bring their own."""
+"""What the loop needs of a model and of a vocabulary; libllama's are in `engine/llama`, tests bring their
+own."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class Model(Protocol):
         """Most tokens that can be taken back after a pass; None = any number."""
 
     def extend(self, tokens: Sequence[int], rows: int = 1) -> NDArray[np.float32]:
-        """Decode `tokens` at the end; logits of the last `rows`, shape (rows, n_vocab), valid until the next call."""
+        """Decode `tokens` at the end; logits of the last `rows`, shape (rows, n_vocab), valid until the
+        next call."""
 
     def rewind(self, length: int) -> None:
         """Forget every token at position `length` and later."""

@@ -6,7 +6,7 @@
     index.sync(next_prompt)                   # keeps the common prefix, forgets the rest
 
 Every n-gram of 2..8 tokens maps to the place where it was seen last; a chain through earlier places lets
-tokens leave again (a stop string, an edited message) and lets long matches be compared. No text is read twice.
+tokens leave again (stop strings, edited messages) and lets long matches be compared. No text is read twice.
 """
 
 from __future__ import annotations

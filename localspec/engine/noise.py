@@ -1,7 +1,8 @@
 """Randomness of the two sampling modes.
 
-`rejection`: an ordinary generator. `coupled`: Gumbel noise that is a pure function of (seed, position, token id), so that
-target and draft, and any two runs, see the same noise at the same place (drafter-invariant sampling, arXiv 2408.07978).
+`rejection`: an ordinary generator. `coupled`: Gumbel noise that is a pure function of (seed, position,
+token id), so that target and draft, and any two runs, see the same noise at the same place
+(drafter-invariant sampling, arXiv 2408.07978).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ _MASK = (1 << 64) - 1
 
 
 def gumbel_noise(seed: int, position: int, ids: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Standard Gumbel noise for each token id at one position, shape of `ids`; the same numbers on every machine."""
+    """Standard Gumbel noise for each token id at one position, shape of `ids`; the same numbers on every
+    machine."""
     key = _mix(_mix(seed & _MASK) ^ (position * _GOLDEN & _MASK))
     bits = _mix_array(ids.astype(np.uint64) * np.uint64(_GOLDEN) ^ np.uint64(key))
     uniform = ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
@@ -47,7 +49,8 @@ class Coupled:
         self._seed = seed
 
     def choose(self, distribution: Distribution, position: int) -> int:
-        """The sample for the token at `position`: whoever asks with the same distribution gets the same token."""
+        """The sample for the token at `position`: whoever asks with the same distribution gets the same
+        token."""
         if len(distribution.ids) == 1:
             return distribution.top
         return distribution.sample_with_noise(gumbel_noise(self._seed, position, distribution.ids))

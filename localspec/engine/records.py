@@ -149,7 +149,8 @@ class GenerationStats:
     speedup: float | None = None
     """tokens_per_second / plain_tokens_per_second."""
     accepted_per_position: tuple[float | None, ...] = ()
-    """Share of the guesses at draft position 1, 2, ... that were kept, among rounds that verified one there."""
+    """Share of the guesses at draft position 1, 2, ... that were kept, among rounds that verified one
+    there."""
     rounds_by_drafter: dict[str, int] = field(default_factory=dict)
     draft_lengths: dict[int, int] = field(default_factory=dict)
     """Rounds by verified draft length (0 = plain)."""
@@ -184,7 +185,8 @@ class PrefillProgress:
 class RoundFinished:
     """One round, and the tokens whose text is settled now.
 
-    Tokens come in order and once. Those that may still turn out to begin a stop string come with a later round, or with the end.
+    Tokens come in order and once. Those that may still turn out to begin a stop string come with a later
+    round, or with the end.
     """
 
     round: Round

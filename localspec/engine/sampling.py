@@ -1,7 +1,7 @@
 """Logits to a sparse distribution, and a distribution to a token.
 
-A row of logits has up to 262k columns; all but a few dozen are cut by top-k, top-p and min-p. So nothing here sorts or
-exponentiates a whole row unless every filter is off.
+A row of logits has up to 262k columns; all but a few dozen are cut by top-k, top-p and min-p. So nothing
+here sorts or exponentiates a whole row unless every filter is off.
 """
 
 from __future__ import annotations
@@ -88,12 +88,15 @@ class Sampler:
         temperature: float | None = None,
     ) -> None:
         """`usable`: ids at and above it do not exist (None = all do). `banned`: ids that must not be chosen.
-        `temperature`: instead of the settings' own (a draft model may be cooler or warmer than its target)."""
+        `temperature`: instead of the settings' own (a draft model may be cooler or warmer than its
+        target)."""
         self._settings = settings
         self._temperature = settings.temperature if temperature is None else temperature
         self._usable = usable
         self._biased = np.array([token for token, _ in settings.logit_bias] + list(banned), np.int64)
-        self._bias = np.array([bias for _, bias in settings.logit_bias] + [-math.inf] * len(banned), np.float32)
+        self._bias = np.array(
+            [bias for _, bias in settings.logit_bias] + [-math.inf] * len(banned), np.float32
+        )
 
     @property
     def uses_history(self) -> bool:
@@ -105,7 +108,8 @@ class Sampler:
     ) -> Distribution:
         """What may follow `history` (prompt and output so far; only penalties look at it) by these logits.
 
-        `row`, shape (n_vocab,), is used as scratch and is as before afterwards. `banned`: further ids, this time only.
+        `row`, shape (n_vocab,), is used as scratch and is as before afterwards. `banned`: further ids, this
+        time only.
         """
         if self._usable is not None:
             row = row[: self._usable]
@@ -149,10 +153,12 @@ class Sampler:
         return np.unique(np.asarray(window, np.int64), return_counts=True)
 
     def _penalise(self, logits: NDArray[np.float32], counts: NDArray[np.int64]) -> NDArray[np.float32]:
-        """llama.cpp's rule: repeat divides positive logits and multiplies negative ones, the others subtract."""
+        """llama.cpp's rule: repeat divides positive logits and multiplies negative ones, the others
+        subtract."""
         settings = self._settings
         scaled = np.where(logits > 0, logits / settings.repeat_penalty, logits * settings.repeat_penalty)
-        return (scaled - counts * settings.frequency_penalty - settings.presence_penalty).astype(np.float32)
+        lowered = scaled - counts * settings.frequency_penalty - settings.presence_penalty
+        return np.asarray(lowered, np.float32)
 
     def _filtered(self, row: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Ids that pass top-k, top-p and min-p, and their logits."""
@@ -172,14 +178,19 @@ class Sampler:
             share = np.cumsum(weights) / (weights.sum() if total is None else total)
             keep = min(keep, int(np.searchsorted(share, settings.top_p, side="left")) + 1)
         if settings.min_p > 0.0:
-            keep = min(keep, int(np.searchsorted(-logits, -(logits[0] + math.log(settings.min_p)), side="right")))
+            keep = min(
+                keep, int(np.searchsorted(-logits, -(logits[0] + math.log(settings.min_p)), side="right"))
+            )
         keep = max(keep, 1)
         return ids[:keep], logits[:keep]
 
     def _without_top_k(self, row: NDArray[np.float32]) -> tuple[NDArray[np.int64], float | None]:
-        """Candidates in falling order when top-k is off, and the sum of exp(logit - max) over the whole row."""
+        """Candidates in falling order when top-k is off, and the sum of exp(logit - max) over the whole
+        row."""
         top = float(row.max())
-        total = float(np.exp(row - np.float32(top)).sum(dtype=np.float64)) if self._settings.top_p < 1.0 else None
+        total = (
+            float(np.exp(row - np.float32(top)).sum(dtype=np.float64)) if self._settings.top_p < 1.0 else None
+        )
         if self._settings.min_p > 0.0:
             floor = top + math.log(self._settings.min_p)
         else:
@@ -188,7 +199,8 @@ class Sampler:
         return ids[np.argsort(-row[ids], kind="stable")], total
 
     def _top_p_floor(self, row: NDArray[np.float32], top: float, total: float) -> float:
-        """A logit below which the top-p set surely does not reach, found in steps: sorting the row is dearer."""
+        """A logit below which the top-p set surely does not reach, found in steps: sorting the row is
+        dearer."""
         for depth in (4.0, 8.0, 12.0, 16.0):
             inside = row[row >= top - depth]
             if float(np.exp(inside - np.float32(top)).sum(dtype=np.float64)) >= self._settings.top_p * total:
@@ -199,8 +211,8 @@ class Sampler:
 def largest(row: NDArray[np.float32], count: int) -> NDArray[np.int64]:
     """Indices of the `count` largest entries, largest first, equal ones by index.
 
-    Exact without a partition of the row: the count-th largest of the column maxima bounds the answer from below, and
-    few entries pass that bound.
+    Exact without a partition of the row: the count-th largest of the column maxima bounds the answer from
+    below, and few entries pass that bound.
     """
     columns = len(row) // _GROUPS
     if columns < 2 * count:
@@ -215,7 +227,8 @@ def largest(row: NDArray[np.float32], count: int) -> NDArray[np.int64]:
 
 
 def confidence(row: NDArray[np.float32], token: int) -> float:
-    """About the softmax probability of `token`: entries more than 8 below the largest are left out of the sum.
+    """About the softmax probability of `token`: entries more than 8 below the largest are left out of the
+    sum.
 
     For the controller of a greedy draft, which needs no exact figure and cannot wait for a whole softmax.
     """

@@ -51,7 +51,11 @@ class LoadSettings:
     """Ids at and above this number are not shared; None = the smaller vocabulary's size."""
 
     def __post_init__(self) -> None:
-        _require(self.context is None or self.context >= 16, f"context {self.context} is too small", "Use --ctx 16 or more")
+        _require(
+            self.context is None or self.context >= 16,
+            f"context {self.context} is too small",
+            "Use --ctx 16 or more",
+        )
         _require(self.threads is None or 1 <= self.threads <= 512, f"{self.threads} threads", "Use 1 to 512")
         _require(
             self.cache_type in CACHE_TYPES,
@@ -65,9 +69,20 @@ class LoadSettings:
         )
 
 
+_RANGES = {
+    "temperature": (0.0, 1e6),
+    "top_p": (0.0, 1.0),
+    "min_p": (0.0, 1.0),
+    "repeat_penalty": (1e-3, 1e3),
+    "presence_penalty": (-1e3, 1e3),
+    "frequency_penalty": (-1e3, 1e3),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class SamplerSettings:
-    """How a token is chosen from logits. Filters act in llama.cpp's order: penalties, top-k, top-p, min-p, temperature."""
+    """How a token is chosen from logits. Filters act in llama.cpp's order: penalties, top-k, top-p, min-p,
+    temperature."""
 
     temperature: float = 0.8
     """0 = greedy."""
@@ -92,21 +107,26 @@ class SamplerSettings:
     """The draft model's own temperature; None = the target's. Any value is lossless."""
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("temperature", 0.0, 1e6), ("top_p", 0.0, 1.0), ("min_p", 0.0, 1.0), ("repeat_penalty", 1e-3, 1e3),
-            ("presence_penalty", -1e3, 1e3), ("frequency_penalty", -1e3, 1e3),
-        ):  # fmt: skip
+        for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
             _require(
                 isinstance(value, int | float) and math.isfinite(value) and low <= value <= high,
                 f"{name.replace('_', '-')} {value} is outside {low:g}..{high:g}",
                 "Give a number in that range",
             )
-        _require(self.draft_temperature is None or 0 <= self.draft_temperature < math.inf,
-                 f"draft temperature {self.draft_temperature} is negative or not finite", "Give 0 or more")  # fmt: skip
+        cooler = self.draft_temperature
+        _require(
+            cooler is None or 0 <= cooler < math.inf,
+            f"draft temperature {cooler} is negative or not finite",
+            "Give 0 or more",
+        )
         _require(self.top_k >= 0, f"top-k {self.top_k} is negative", "Use 0 to switch it off")
         _require(self.penalty_window >= -1, f"penalty window {self.penalty_window}", "Use -1 (all) or more")
-        _require(self.seed is None or 0 <= self.seed < 2**63, f"seed {self.seed} is outside 0..2^63", "Choose another")
+        _require(
+            self.seed is None or 0 <= self.seed < 2**63,
+            f"seed {self.seed} is outside 0..2^63",
+            "Choose another",
+        )
         _require(all(not math.isnan(bias) and bias < math.inf for _, bias in self.logit_bias),
                  "a logit bias is not a number", "Give finite biases, or -inf to ban a token")  # fmt: skip
 
@@ -175,7 +195,11 @@ class GenerationRequest:
 
     def __post_init__(self) -> None:
         _require((self.prompt is None) == bool(self.messages), "give either messages or a prompt", "")
-        _require(self.max_tokens is None or self.max_tokens >= 0, f"-n {self.max_tokens} is negative", "Use 0 or more")
+        _require(
+            self.max_tokens is None or self.max_tokens >= 0,
+            f"-n {self.max_tokens} is negative",
+            "Use 0 or more",
+        )
         _require(self.min_tokens >= 0, f"min tokens {self.min_tokens} is negative", "Use 0 or more")
         _require(all(self.stop), "an empty stop string would stop at once", "Give at least one character")
 

@@ -1,4 +1,5 @@
-"""Token bytes to text: characters cut across tokens, stop strings across tokens, and each character's own token."""
+"""Token bytes to text: characters cut across tokens, stop strings across tokens, and each character's own
+token."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from localspec.engine.records import Provenance, Token
 class TextStream:
     """Joins tokens into text.
 
-    A character made of several tokens belongs to the one that completes it. Tokens whose text may begin a stop string are
-    held back until it is known; `release` gives the others, in order and once.
+    A character made of several tokens belongs to the one that completes it. Tokens whose text may begin a
+    stop string are held back until it is known; `release` gives the others, in order and once.
     """
 
     def __init__(self, token_bytes: Callable[[int], bytes], stops: Sequence[str] = ()) -> None:
@@ -45,7 +46,8 @@ class TextStream:
         return self._take(len(self._held) if self.stopped else self._settled())
 
     def finish(self) -> tuple[Token, ...]:
-        """All that is left. Bytes of an unfinished character become one U+FFFD, and belong to the last token."""
+        """All that is left. Bytes of an unfinished character become one U+FFFD, and belong to the last
+        token."""
         rest = "" if self.stopped else self._decoder.decode(b"", final=True)
         if rest and self._held:
             last = self._held[-1]

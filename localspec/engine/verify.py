@@ -1,9 +1,9 @@
 """Which guesses does the target keep? Pure functions on distributions: no model, no clock.
 
-Rejection sampling (arXiv 2211.17192, 2302.01318): a guess d sampled from q is kept with probability min(1, p(d)/q(d)); the first
-rejected one is replaced by a sample of norm(max(0, p - q)); after a draft kept whole one more token comes from p.
-The result is distributed as p for any q that was truly sampled from. Greedy decoding and point guesses are the same rule
-with all the mass on one token.
+Rejection sampling (arXiv 2211.17192, 2302.01318): a guess d sampled from q is kept with probability min(1,
+p(d)/q(d)); the first rejected one is replaced by a sample of norm(max(0, p - q)); after a draft kept whole
+one more token comes from p. The result is distributed as p for any q that was truly sampled from. Greedy
+decoding and point guesses are the same rule with all the mass on one token.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def verify(
 ) -> Verification:
     """Judge `draft`, whose first guess would stand at `position`.
 
-    `target_row(i)` is the target's distribution after the first i guesses; asked for in order and only while needed.
+    `target_row(i)` is the target's distribution after the first i guesses; asked for in order and only
+    while needed.
     """
     coupled = isinstance(chance, Coupled)
     for index, guess in enumerate(draft.ids):

@@ -1,7 +1,8 @@
 """The engine's own process: `python -m localspec.engine.worker CANCEL_FILE`.
 
-Messages come on standard input and leave on what was standard output. Everything else that anyone writes to file descriptors
-1 and 2, libllama included, goes to the log the parent opened. When the parent goes, the pipe ends, and so does this process.
+Messages come on standard input and leave on what was standard output. Everything else that anyone writes to
+file descriptors 1 and 2, libllama included, goes to the log the parent opened. When the parent goes, the
+pipe ends, and so does this process.
 """
 
 from __future__ import annotations

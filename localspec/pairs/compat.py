@@ -32,6 +32,7 @@ SHOWN = 8
 
 _PADDING = re.compile(rb"\[PAD\d*\]|<pad>|<\|?(?:unused|reserved|extra|dummy|placeholder)[a-z_]*[-_]?\d*\|?>")
 _UNUSED = 5
+_YES_NO = {None: "not stated", True: "yes", False: "no"}
 TOKEN_TYPES = {1: "normal", 2: "unknown", 3: "control", 4: "user-defined", 5: "unused", 6: "byte"}
 
 
@@ -134,6 +135,10 @@ class _Pair:
         self.target, self.draft = target, draft
         self.rows = min(len(target.tokens), len(draft.tokens))
 
+    def both(self, said: Callable[[ModelInfo], str]) -> tuple[str, str]:
+        """The same question asked of both."""
+        return said(self.target), said(self.draft)
+
     @property
     def gap(self) -> int:
         return abs(len(self.target.tokens) - len(self.draft.tokens))
@@ -198,7 +203,7 @@ def _architecture(pair: _Pair) -> Reason:
 
 
 def _rewind(pair: _Pair) -> Reason:
-    values = tuple("recurrent" if info.recurrent else "attention" for info in (pair.target, pair.draft))
+    values = pair.both(lambda info: "recurrent" if info.recurrent else "attention")
     if pair.target.recurrent:
         price = kinds.state_bytes(pair.target)
         cost = f" ({price / 2**20:.1f} MiB a guess)" if price else ""
@@ -259,7 +264,7 @@ def _texts(pair: _Pair) -> Reason:
     share = real / pair.rows
     if share > MAX_DIFFERING:
         same = 1 - count / pair.rows
-        detail = f"{count:,} of {pair.rows:,} common ids have different texts: {same:.0%} overlap is not enough"
+        detail = f"{count:,} of {pair.rows:,} common ids differ in text: {same:.0%} overlap is not enough"
         return Reason(rule, "refused", *values, detail)
     padding = f", {count - real:,} of them padding" if count > real else ""
     detail = f"{_ids(count)} of {pair.rows:,} differ{'s' if count == 1 else ''}{padding}; masked in the draft"
@@ -293,9 +298,8 @@ def _special(rule: str, name: str, consequence: str, severity: Severity = "warni
     """A rule that one of the special ids is the same."""
 
     def compare(pair: _Pair) -> Reason:
-        ids = [getattr(info, name) for info in (pair.target, pair.draft)]
-        values = tuple(_token(info, i) for info, i in zip((pair.target, pair.draft), ids, strict=True))
-        if ids[0] == ids[1]:
+        values = pair.both(lambda info: _token(info, getattr(info, name)))
+        if getattr(pair.target, name) == getattr(pair.draft, name):
             return Reason(rule, "ok", *values, "the same")
         return Reason(rule, severity, *values, consequence)
 
@@ -306,9 +310,8 @@ def _flags(rule: str, name: str, consequence: str) -> Rule:
     """A rule that one of the yes/no settings of the tokenizer is the same; not stated counts as no."""
 
     def compare(pair: _Pair) -> Reason:
-        stated = [getattr(info, name) for info in (pair.target, pair.draft)]
-        values = tuple("not stated" if flag is None else "yes" if flag else "no" for flag in stated)
-        if bool(stated[0]) == bool(stated[1]):
+        values = pair.both(lambda info: _YES_NO[getattr(info, name)])
+        if bool(getattr(pair.target, name)) == bool(getattr(pair.draft, name)):
             return Reason(rule, "ok", *values, "the same")
         return Reason(rule, "warning", *values, consequence)
 
@@ -316,9 +319,8 @@ def _flags(rule: str, name: str, consequence: str) -> Rule:
 
 
 def _end_tokens(pair: _Pair) -> Reason:
-    sets = (pair.target.eog_ids, pair.draft.eog_ids)
-    values = tuple(_listed(info, ids) for info, ids in zip((pair.target, pair.draft), sets, strict=True))
-    if sets[0] == sets[1]:
+    values = pair.both(lambda info: _listed(info, info.eog_ids))
+    if pair.target.eog_ids == pair.draft.eog_ids:
         return Reason("eog", "ok", *values, "the same tokens end an answer")
     detail = "the target's set ends answers; the draft may guess past it for a few tokens"
     return Reason("eog", "note", *values, detail)
@@ -335,14 +337,14 @@ def _template_tokens(pair: _Pair) -> Reason:
             if text in target.chat_template:
                 missing.append(i)
     if not missing:
-        return Reason("template_tokens", "ok", "", "", "the draft knows the control tokens of the target's template")
+        return Reason("template_tokens", "ok", "", "", "the draft knows the control tokens of the template")
     named = ", ".join(_described(target, i)[0] for i in missing[:4])
     detail = f"the target's template uses {named}, unknown to the draft; it will accept less in chat"
     return Reason("template_tokens", "warning", named, "", detail)
 
 
 def _template(pair: _Pair) -> Reason:
-    values = tuple("present" if info.chat_template else "none" for info in (pair.target, pair.draft))
+    values = pair.both(lambda info: "present" if info.chat_template else "none")
     if not pair.target.chat_template:
         return Reason("template", "note", *values, "the target has no chat template; prompts go as they are")
     if pair.target.chat_template == pair.draft.chat_template:
@@ -352,7 +354,7 @@ def _template(pair: _Pair) -> Reason:
 
 def _context(pair: _Pair) -> Reason:
     lengths = (pair.target.context_length, pair.draft.context_length)
-    values = tuple(f"{length:,}" if length else "not stated" for length in lengths)
+    values = pair.both(lambda info: f"{info.context_length:,}" if info.context_length else "not stated")
     if all(lengths) and lengths[1] < lengths[0]:
         detail = f"beyond {lengths[1]:,} tokens the draft was never trained and guesses worse"
         return Reason("context", "note", *values, detail)
@@ -368,7 +370,7 @@ def _swapped(pair: _Pair) -> Reason:
 
 def _cost(pair: _Pair) -> Reason:
     target, draft = pair.target, pair.draft
-    values = tuple(_size(info) for info in (target, draft))
+    values = pair.both(_size)
     ratio = _work(draft) / max(1, _work(target))
     said = f"a guess costs about {ratio:.0%} of a target token"
     if ratio > UNLIKELY_TO_PAY:

@@ -21,7 +21,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def cache_folder(override: Path | str | None = None) -> Path:
-    """Where the hub client keeps its files: `override`, else its own environment variables, else its default."""
+    """Where the hub client keeps its files: `override`, else its environment variables, else its default."""
     if override is not None:
         return Path(override).expanduser().absolute()
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):

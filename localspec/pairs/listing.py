@@ -1,4 +1,4 @@
-"""From a repository's list of files to the files of one model: which quant, which shards, what is no model."""
+"""From a repository's list of files to the files of one model: its quant, its shards, and no side files."""
 
 from __future__ import annotations
 
@@ -28,6 +28,19 @@ class RepoFile:
     """Bytes; 0 when the hub does not say."""
     sha256: str
     """Of the content; "" when the hub does not say (small files, some mirrors)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a repository holds at one commit."""
+
+    repo: str
+    commit: str
+    """40 hex digits."""
+    files: tuple[RepoFile, ...]
+    gated: bool
+    licence: str
+    """As the repository states it, "" when it does not."""
 
 
 @dataclass(frozen=True, slots=True)

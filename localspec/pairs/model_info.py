@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from math import prod
 from struct import Struct
 from typing import NamedTuple
@@ -179,6 +180,15 @@ class ModelInfo:
     def vocabulary_size(self) -> int:
         """Token ids with a text; the padding rows that the converter named are among them."""
         return len(self.tokens)
+
+    @cached_property
+    def tokenizer_digest(self) -> str:
+        """Equal for equal tokenizers: kind, texts, types and merges. About 5 ms for 152k tokens."""
+        kind = repr((self.tokenizer_model, self.tokenizer_pre, self.merges_digest))
+        hasher = blake2b(kind.encode(), digest_size=16)
+        hasher.update(self.tokens.raw)
+        hasher.update(self.token_types)
+        return hasher.hexdigest() if len(self.tokens) else ""
 
     @cached_property
     def parameters(self) -> int:

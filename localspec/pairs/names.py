@@ -59,14 +59,14 @@ def is_path(text: str) -> bool:
 
 
 def parse_target(text: str, catalog: Catalog, quant: str | None = None) -> ModelRef:
-    """The model that `text` names; `quant` (from `--quant`) wins over one in the name. UnknownName otherwise."""
+    """The model that `text` names; `quant` (from `--quant`) wins over one in the name. Else UnknownName."""
     ref = _path_or_hub(text)
-    if ref is None:
-        named = catalog.find(text)
-        if named is None:
-            raise catalog.unknown(text)
-        ref = CatalogRef(named.model, named.quant)
-    return _with_quant(ref, quant)
+    if ref is not None:
+        return _with_quant(ref, quant)
+    named = catalog.find(text)
+    if named is None:
+        raise catalog.unknown(text)
+    return CatalogRef(named.model, quant or named.quant)
 
 
 def parse_draft(text: str, family: str, catalog: Catalog) -> ModelRef:
@@ -107,19 +107,18 @@ def _hub_ref(text: str) -> HubRef:
     name, _, file = tail.partition("/")
     repo = f"{owner}/{name}"
     if not _REPO.fullmatch(repo) or ".." in repo:
-        raise InvalidInput(f"{text!r} names no repository", "Write hf:owner/repo, hf:owner/repo:q4 or hf:owner/repo:file.gguf")
+        hint = "Write hf:owner/repo, hf:owner/repo:q4 or hf:owner/repo:file.gguf"
+        raise InvalidInput(f"{text!r} names no repository", hint)
     if tag and not is_quant(tag):
         file, tag = tag, ""
         if not file.lower().endswith(".gguf"):
-            raise InvalidInput(f"{file!r} is neither a quantization nor a .gguf file", "Write for example :Q4_K_M")
+            raise InvalidInput(f"{file!r} is neither a quant nor a .gguf file", "Write for example :Q4_K_M")
     return HubRef(repo, tag or None, file or None)
 
 
-def _with_quant(ref: ModelRef, quant: str | None) -> ModelRef:
+def _with_quant(ref: PathRef | HubRef, quant: str | None) -> PathRef | HubRef:
     if quant is None:
         return ref
     if isinstance(ref, HubRef) and ref.file is None:
         return HubRef(ref.repo, quant, None)
-    if isinstance(ref, CatalogRef):
-        return CatalogRef(ref.model, quant)
     raise InvalidInput("--quant makes no sense with a file", "Leave it out, or name a repository instead")

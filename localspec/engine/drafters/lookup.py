@@ -1,4 +1,5 @@
-"""Prompt lookup: what followed the last tokens earlier in the text is guessed to follow again. Needs no model."""
+"""Prompt lookup: what followed the last tokens earlier in the text is guessed to follow again. Needs no
+model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A small model guesses: a chain of its own samples, its cache kept from round to round.
 
-After a round only what was rejected is rewound. The next draft then decodes one missing token (two after a draft that was kept
-whole: the last guess was never decoded here), instead of the whole block again.
+After a round only what was rejected is rewound. The next draft then decodes one missing token (two after a
+draft that was kept whole: the last guess was never decoded here), instead of the whole block again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class ModelDrafter:
     name = "model"
 
     def __init__(self, model: Model, masked_ids: Sequence[int] = (), shared_rows: int | None = None) -> None:
-        """`masked_ids`, and every id from `shared_rows` on, mean something else to the target: never proposed."""
+        """`masked_ids`, and every id from `shared_rows` on, mean something else to the target: never
+        proposed."""
         self._model = model
         self._masked = tuple(masked_ids)
         self._shared_rows = model.n_vocab if shared_rows is None else min(shared_rows, model.n_vocab)
@@ -101,7 +102,14 @@ class ModelDrafter:
             feed = [guess]
         self._agreed = len(tokens)
         return Draft(
-            tuple(ids), self.name, tuple(confidences), tuple(rows), draft_seconds, catch_up, sample_seconds, foreign
+            tuple(ids),
+            self.name,
+            tuple(confidences),
+            tuple(rows),
+            draft_seconds,
+            catch_up,
+            sample_seconds,
+            foreign,
         )
 
     def keep(self, tokens: Sequence[int]) -> None:

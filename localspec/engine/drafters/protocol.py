@@ -9,7 +9,8 @@ from localspec.engine.noise import Chance
 from localspec.engine.records import Draft
 
 GoOn = Callable[[Sequence[float]], bool]
-"""Asked after each guess, with the confidences so far: guess once more? Must not depend on anything else about a guess."""
+"""Asked after each guess, with the confidences so far: guess once more? Must not depend on anything else
+about a guess."""
 
 
 class Drafter(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import threading
@@ -50,7 +51,8 @@ def _load() -> Any:
     missing = [name for name in REQUIRED_NAMES if not hasattr(library, name)]
     if missing:
         raise EngineError(
-            f"this llama-cpp-python lacks {', '.join(missing)}", "Install llama-cpp-python 0.3.36 or a later 0.3"
+            f"this llama-cpp-python lacks {', '.join(missing)}",
+            "Install llama-cpp-python 0.3.36 or a later 0.3",
         )
     callback = library.llama_log_callback(_on_log)
     _keep_alive.append(callback)
@@ -63,21 +65,38 @@ def _on_log(level: int, text: bytes | None, _: object) -> None:
     if level == _DEBUG_LEVEL or not text:
         return
     if _mirror_fd is not None:
-        try:
+        with contextlib.suppress(OSError):  # a full disk must not end an answer
             os.write(_mirror_fd, text)
-        except OSError:
-            pass  # a full disk must not end an answer
     line = text.decode("utf-8", "replace").rstrip("\n")
     if line.strip(". "):
         log_lines.append(line)
 
 
 REQUIRED_NAMES = (
-    "llama_backend_init", "llama_batch_init", "llama_batch_free", "llama_context_default_params", "llama_decode", "llama_free",
-    "llama_get_logits", "llama_get_memory", "llama_init_from_model", "llama_log_set", "llama_memory_clear",
-    "llama_memory_seq_pos_max", "llama_memory_seq_rm", "llama_model_chat_template", "llama_model_default_params",
-    "llama_model_free", "llama_model_get_vocab", "llama_model_load_from_file", "llama_n_ctx", "llama_n_rs_seq",
-    "llama_token_to_piece", "llama_tokenize", "llama_vocab_get_suppress_tokens", "llama_vocab_is_eog",
+    "llama_backend_init",
+    "llama_batch_init",
+    "llama_batch_free",
+    "llama_context_default_params",
+    "llama_decode",
+    "llama_free",
+    "llama_get_logits",
+    "llama_get_memory",
+    "llama_init_from_model",
+    "llama_log_set",
+    "llama_memory_clear",
+    "llama_memory_seq_pos_max",
+    "llama_memory_seq_rm",
+    "llama_model_chat_template",
+    "llama_model_default_params",
+    "llama_model_free",
+    "llama_model_get_vocab",
+    "llama_model_load_from_file",
+    "llama_n_ctx",
+    "llama_n_rs_seq",
+    "llama_token_to_piece",
+    "llama_tokenize",
+    "llama_vocab_get_suppress_tokens",
+    "llama_vocab_is_eog",
     "llama_vocab_n_tokens",
-)  # fmt: skip
+)
 """They change with llama.cpp in patch releases, so their presence is checked at start."""

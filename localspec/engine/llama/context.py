@@ -1,11 +1,11 @@
 """One model's running state: tokens in, rows of logits out, and back to any earlier length.
 
-libllama ends the process on several mistakes. Each call here is checked first, so that a mistake of ours is an exception.
+libllama ends the process on several mistakes. Each call here is checked first, so that a mistake of ours is
+an exception.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -67,7 +67,8 @@ class Context:
         """Most tokens that `rewind` can take back after a pass; None = any number."""
 
     def extend(self, tokens: Sequence[int], rows: int = 1) -> NDArray[np.float32]:
-        """Decode `tokens` at the end of the sequence; logits of the last `rows` of them, shape (rows, n_vocab).
+        """Decode `tokens` at the end of the sequence; logits of the last `rows` of them, shape (rows,
+        n_vocab).
 
         The array is libllama's own memory: valid, and free to be written to, until the next call.
         Raises Cancelled; `length` then tells what stayed.
@@ -117,19 +118,7 @@ class Context:
             self._handle = None
 
     def _open(self, settings: ContextSettings) -> Any:
-        params = self._lib.llama_context_default_params()
-        params.n_ctx = settings.tokens
-        params.n_batch = max(_SLICE, settings.rows)
-        params.n_ubatch = max(_SLICE, settings.rows)
-        params.n_seq_max = 1
-        params.n_outputs_max = settings.rows
-        params.n_threads = params.n_threads_batch = settings.threads
-        params.type_k = params.type_v = _GGML_TYPES[settings.cache_type]
-        params.flash_attn_type = _FLASH[settings.flash_attention]
-        # The full-size window costs memory but lets a sliding-window model go back to any earlier turn.
-        params.swa_full = True
-        if self._weights.is_recurrent:
-            params.n_rs_seq = max(settings.rows - 1, 0)
+        params = context_parameters(self._lib, settings, self._weights.is_recurrent)
         self._abort = self._lib.ggml_abort_callback(strlen_address())
         params.abort_callback = self._abort
         params.abort_callback_data = self._cancel.address
@@ -153,10 +142,13 @@ class Context:
 
     def _check(self, tokens: Sequence[int], rows: int) -> None:
         if not tokens or not 0 <= rows <= min(len(tokens), self.max_rows):
-            raise EngineError(f"{rows} rows of logits asked for {len(tokens)} tokens (at most {self.max_rows})")
+            raise EngineError(
+                f"{rows} rows of logits asked for {len(tokens)} tokens (at most {self.max_rows})"
+            )
         if self.length + len(tokens) > self.capacity:
             raise InvalidInput(
-                f"{self.length + len(tokens)} tokens do not fit into a context of {self.capacity}", "Use a larger --ctx"
+                f"{self.length + len(tokens)} tokens do not fit into a context of {self.capacity}",
+                "Use a larger --ctx",
             )
         if min(tokens) < 0 or max(tokens) >= self.n_vocab:
             raise EngineError(f"a token id is outside this model's vocabulary of {self.n_vocab}")
@@ -178,7 +170,9 @@ class Context:
         self.length = self.cached_length()
         if code == 2:
             raise Cancelled("stopped")
-        reason = {1: "no room in the cache", -1: "invalid batch", -2: "out of memory"}.get(code, f"code {code}")
+        reason = {1: "no room in the cache", -1: "invalid batch", -2: "out of memory"}.get(
+            code, f"code {code}"
+        )
         raise EngineError(f"libllama could not decode {count} tokens at position {self.length}: {reason}")
 
     def _logits(self, rows: int) -> NDArray[np.float32]:
@@ -187,10 +181,8 @@ class Context:
         pointer = self._lib.llama_get_logits(self._handle)
         if not pointer:
             raise EngineError("libllama returned no logits")
-        address = ctypes.cast(pointer, ctypes.c_void_p).value
-        assert address is not None
-        buffer = (ctypes.c_float * (rows * self.n_vocab)).from_address(address)
-        return np.frombuffer(buffer, np.float32).reshape(rows, self.n_vocab)
+        flat: NDArray[np.float32] = np.ctypeslib.as_array(pointer, (rows * self.n_vocab,))
+        return flat.reshape(rows, self.n_vocab)
 
     def _find_max_rewind(self) -> int | None:
         """Try it: two tokens in, one back. Known at load, never at the first request."""
@@ -203,3 +195,21 @@ class Context:
         self._lib.llama_memory_clear(self._memory, True)
         self.length = 0
         return None if works else 0
+
+
+def context_parameters(lib: Any, settings: ContextSettings, recurrent: bool) -> Any:
+    """libllama's own parameters for these settings."""
+    params = lib.llama_context_default_params()
+    params.n_ctx = settings.tokens
+    params.n_batch = max(_SLICE, settings.rows)
+    params.n_ubatch = max(_SLICE, settings.rows)
+    params.n_seq_max = 1
+    params.n_outputs_max = settings.rows
+    params.n_threads = params.n_threads_batch = settings.threads
+    params.type_k = params.type_v = _GGML_TYPES[settings.cache_type]
+    params.flash_attn_type = _FLASH[settings.flash_attention]
+    # The full-size window costs memory but lets a sliding-window model go back to any earlier turn.
+    params.swa_full = True
+    if recurrent:
+        params.n_rs_seq = max(settings.rows - 1, 0)
+    return params

@@ -22,8 +22,8 @@ class Vocabulary:
         self._buffer = ctypes.create_string_buffer(256)
 
     def tokenize(self, text: str, *, special: bool, add_bos: bool = False) -> list[int]:
-        """Ids of `text`. `special`: whether control tokens written in it count as such (never for a person's text).
-        `add_bos`: put the beginning-of-sequence token first where the model wants one."""
+        """Ids of `text`. `special`: whether control tokens written in it count as such (never for a
+        person's text). `add_bos`: put the beginning-of-sequence token first where the model wants one."""
         data = text.encode("utf-8", "replace")
         room = len(data) + 8
         while True:
@@ -85,7 +85,9 @@ class Vocabulary:
     def _piece(self, token: int, special: bool) -> bytes:
         if not 0 <= token < self.size:
             raise InvalidInput(f"token id {token} is outside this vocabulary of {self.size}", "")
-        count = self._lib.llama_token_to_piece(self._handle, token, self._buffer, len(self._buffer), 0, special)
+        count = self._lib.llama_token_to_piece(
+            self._handle, token, self._buffer, len(self._buffer), 0, special
+        )
         if count < 0:
             self._buffer = ctypes.create_string_buffer(-count)
             count = self._lib.llama_token_to_piece(self._handle, token, self._buffer, -count, 0, special)

@@ -33,7 +33,7 @@ class Weights:
     def __init__(
         self,
         path: Path,
-        placement: Placement = Placement(),  # noqa: B008 - frozen
+        placement: Placement = Placement(),
         on_progress: Callable[[float], None] | None = None,
         cancel: CancelFlag | None = None,
     ) -> None:
@@ -76,7 +76,9 @@ class Weights:
     @property
     def is_recurrent(self) -> bool:
         """Whether part of its memory is a running state instead of a cache (hybrids included)."""
-        return bool(self._lib.llama_model_is_recurrent(self.handle) or self._lib.llama_model_is_hybrid(self.handle))
+        return bool(
+            self._lib.llama_model_is_recurrent(self.handle) or self._lib.llama_model_is_hybrid(self.handle)
+        )
 
     @property
     def can_generate(self) -> bool:
@@ -115,7 +117,9 @@ def _check_magic(path: Path) -> None:
         with open(path, "rb") as file:
             magic = file.read(4)
     except IsADirectoryError:
-        raise UnreadableFile(f"{path} is a folder, not a GGUF file", "Name the .gguf file inside it") from None
+        raise UnreadableFile(
+            f"{path} is a folder, not a GGUF file", "Name the .gguf file inside it"
+        ) from None
     except OSError as error:
         raise UnreadableFile(f"cannot read {path}: {error.strerror}", "Check the path") from error
     if magic != b"GGUF":

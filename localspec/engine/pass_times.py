@@ -1,0 +1,181 @@
+"""How long a model's pass takes by number of rows and by depth of context, learned from passes as they happen.
+
+    log seconds = level[rows] + depth[context bucket] + drift
+
+`level` is the shape of the curve and moves slowly; `depth` grows with the context; `drift` is what the whole
+machine does to every pass (a busy neighbour, a throttled chip) and moves fast. Each observation is shared out among
+the three by how uncertain each is (a Kalman filter without cross terms), and is clipped, so that a spike counts for
+no more than a bad day. Widths that were never seen are interpolated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+MAX_ROWS = 65
+"""Widest pass kept apart: a draft of 64 and the token before it."""
+
+_NOISE = 0.08**2  # variance of one pass, in log seconds
+_UNSEEN_NOISE = 0.25**2  # the first sight of a width may be a spike: believe half of it
+_UNSEEN_LEVEL = 0.25**2
+_UNSEEN_DEPTH = 0.15**2
+_LEVEL_WALK = 0.004**2
+_DEPTH_WALK = 0.002**2
+_DRIFT_WALK = 0.03**2
+_AFTER_STORAGE = 0.08**2  # what a stored curve may have lost in the meantime
+_CLIP = 2.5  # standard deviations
+_REBUILD = 0.01  # the curve is rebuilt when a level has moved by this much
+_DEFAULT_SLOPE = 0.3  # extra time of a row, in passes of one row, before anything else is known
+_FIRST_BUCKET = 512  # tokens of context in the first bucket; each further one doubles
+
+
+class Level:
+    """An estimate and its variance, both in log seconds."""
+
+    __slots__ = ("mean", "variance")
+
+    def __init__(self, mean: float, variance: float) -> None:
+        self.mean = mean
+        self.variance = variance
+
+    def take(self, surprise: float, total: float, walk: float) -> None:
+        """Move by this estimate's share of a surprise whose variance is `total`."""
+        share = self.variance / total
+        self.mean += share * surprise
+        self.variance = self.variance * (1 - share) + walk
+
+
+class PassTimes:
+    """Seconds of one model's pass by rows (1..65) and position."""
+
+    def __init__(self) -> None:
+        self._levels: dict[int, Level] = {}
+        self._depths: dict[int, Level] = {}
+        self._drift = Level(0.0, _DRIFT_WALK)
+        self._curve: list[float] = []
+        self._built: dict[int, float] = {}
+
+    @property
+    def known(self) -> bool:
+        """Whether any pass was ever timed."""
+        return bool(self._levels)
+
+    @property
+    def curve(self) -> list[float]:
+        """Seconds by rows (index 0 unused) before `scale`; empty while nothing is known."""
+        return self._curve
+
+    def scale(self, position: int) -> float:
+        """What the context's depth and the machine's mood multiply the curve by."""
+        return math.exp(self._depth(position).mean + self._drift.mean)
+
+    def seconds(self, rows: int, position: int) -> float:
+        """Expected time of a pass; beyond 65 rows in proportion. 0 while nothing is known."""
+        if not self._curve:
+            return 0.0
+        scale = self.scale(position)
+        if rows < MAX_ROWS:
+            return self._curve[rows] * scale
+        return self._curve[MAX_ROWS] * scale * rows / MAX_ROWS
+
+    def observe(self, rows: int, position: int, seconds: float) -> None:
+        """Learn from one pass. Wider ones than 65 rows are taken in proportion."""
+        if seconds <= 0 or rows < 1:
+            return
+        if rows > MAX_ROWS:
+            rows, seconds = MAX_ROWS, seconds * MAX_ROWS / rows
+        level = self._levels.get(rows)
+        noise = _NOISE
+        if level is None:
+            noise = _UNSEEN_NOISE if self._levels else 0.0
+            guess = math.log(self._curve[rows]) if self._curve else math.log(seconds)
+            level = self._levels[rows] = Level(guess, _UNSEEN_LEVEL)
+        depth, drift = self._depth(position), self._drift
+        total = level.variance + depth.variance + drift.variance + noise
+        limit = _CLIP * math.sqrt(total)
+        surprise = math.log(seconds) - level.mean - depth.mean - drift.mean
+        surprise = max(-limit, min(limit, surprise))
+        level.take(surprise, total, _LEVEL_WALK)
+        depth.take(surprise, total, _DEPTH_WALK)
+        drift.take(surprise, total, _DRIFT_WALK)
+        if abs(level.mean - self._built.get(rows, math.inf)) > _REBUILD:
+            self._build()
+
+    def set(self, rows: int, seconds: float) -> None:
+        """Enter a time that was measured with care (the median of several passes)."""
+        self._levels[rows] = Level(math.log(seconds), _NOISE / 4)
+        self._build()
+
+    def _depth(self, position: int) -> Level:
+        bucket = (position // _FIRST_BUCKET).bit_length()
+        depth = self._depths.get(bucket)
+        if depth is None:
+            if self._depths:
+                nearest = min(self._depths, key=lambda known: abs(known - bucket))
+                depth = Level(self._depths[nearest].mean, _UNSEEN_DEPTH)
+            else:
+                depth = Level(0.0, 0.0)
+            self._depths[bucket] = depth
+        return depth
+
+    def _build(self) -> None:
+        self._built = {rows: level.mean for rows, level in self._levels.items()}
+        points = _rising([(rows, math.exp(mean)) for rows, mean in sorted(self._built.items())])
+        first_rows, first = points[0]
+        last_rows, last = points[-1]
+        slope = (last - first) / (last_rows - first_rows) if last_rows > first_rows else _DEFAULT_SLOPE * first
+        slope = max(slope, 0.0)
+        curve = [first] * (MAX_ROWS + 1)
+        for (left, low), (right, high) in pairwise(points):
+            for rows in range(left, right + 1):
+                curve[rows] = low + (high - low) * (rows - left) / (right - left)
+        for rows in range(last_rows, MAX_ROWS + 1):
+            curve[rows] = last + slope * (rows - last_rows)
+        self._curve = curve
+
+    def to_dict(self) -> dict[str, Any]:
+        """The curve and the depths as plain JSON; the drift of the moment is not kept."""
+        return {
+            "levels": {str(rows): [level.mean, level.variance] for rows, level in self._levels.items()},
+            "depths": {str(bucket): [level.mean, level.variance] for bucket, level in self._depths.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> PassTimes:
+        """The inverse of `to_dict`. ValueError, KeyError or TypeError when it cannot be that."""
+        times = cls()
+        times._levels = _levels(stored["levels"], 1, MAX_ROWS)
+        times._depths = _levels(stored["depths"], 0, 40)
+        if times._levels:
+            times._build()
+        return times
+
+
+def _rising(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """More rows never take less time, but for the step from one row to two, which may (other kernels run there).
+
+    Neighbours out of order share their mean (pool adjacent violators): noise must not make a wider pass look free.
+    """
+    pools: list[list[float]] = []  # [sum, count]
+    head = 1 if points and points[0][0] == 1 else 0
+    for _, seconds in points[head:]:
+        pools.append([seconds, 1])
+        while len(pools) > 1 and pools[-2][0] / pools[-2][1] > pools[-1][0] / pools[-1][1]:
+            total, count = pools.pop()
+            pools[-1][0] += total
+            pools[-1][1] += count
+    values = [total / count for total, count in pools for _ in range(int(count))]
+    return points[:head] + [(rows, value) for (rows, _), value in zip(points[head:], values, strict=True)]
+
+
+def _levels(stored: Mapping[str, Any], lowest: int, highest: int) -> dict[int, Level]:
+    levels = {}
+    for key, (mean, variance) in stored.items():
+        mean, variance = float(mean), float(variance)
+        if not (lowest <= int(key) <= highest and abs(mean) < 20 and 0 <= variance < 10):
+            raise ValueError(f"stored pass time out of range: {key}: {mean}, {variance}")
+        levels[int(key)] = Level(mean, variance + _AFTER_STORAGE)
+    return levels

@@ -17,11 +17,13 @@ import click
 
 from localspec import __version__
 from localspec.errors import LocalspecError
-from localspec.terminal import one_line
+from localspec.terminal import is_terminal, one_line
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module:attribute, one line for the help page)
+    "chat": ("localspec.cli.chat:chat", "Chat in the terminal, and see speculation work"),
     "run": ("localspec.cli.run:run", "Answer one prompt on stdout"),
+    "replay": ("localspec.cli.replay:replay", "Show a saved conversation, without a model"),
     "check": ("localspec.cli.check:check", "Report whether a draft goes with a target"),
     "fit": ("localspec.cli.fit:fit", "Show where a pair goes in memory, and whether it fits"),
     "quantize": ("localspec.cli.quantize:quantize", "Make a smaller file of a model"),
@@ -83,10 +85,17 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, "--version", prog_name="localspec")
 @click.pass_context
-def cli(ctx: click.Context) -> None:
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help(), err=True)
-        ctx.exit(2)
+def cli(ctx: click.Context) -> int | None:
+    if ctx.invoked_subcommand is not None:
+        return None
+    if is_terminal(sys.stdin) and is_terminal(sys.stdout):
+        from localspec.cli.chat import chat
+
+        with chat.make_context("chat", [], parent=ctx) as chat_context:
+            code: int = chat.invoke(chat_context)
+        return code
+    click.echo(ctx.get_help(), err=True)
+    return 2
 
 
 def main(argv: list[str] | None = None) -> int:

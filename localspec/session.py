@@ -114,6 +114,24 @@ class Session:
         """The text of one answer; options as for `stream`."""
         return "".join(token.text for token in self.stream(prompt, **options))  # type: ignore[arg-type]
 
+    def swap_draft(
+        self, draft: str, options: LoadOptions, on_progress: Callable[[LoadProgress], None] | None = None
+    ) -> None:
+        """Another draft model beside the target, whose cache stays; `none` unloads it. Nothing changes when
+        the check says no."""
+        options = replace(options, draft=draft)
+        files = find(str(self.files.target), options)
+        verdict = check(files, options)
+        settings = plan(files, verdict, options)
+        self.client.load_draft(settings.draft, settings.masked_ids, settings.shared_rows, on_progress)
+        self.files, self.verdict = replace(files, name=self.files.name), verdict
+        self.settings = replace(
+            self.settings,
+            draft=settings.draft,
+            masked_ids=settings.masked_ids,
+            shared_rows=settings.shared_rows,
+        )
+
     def close(self) -> None:
         """End the engine's process."""
         self.client.close()
@@ -129,14 +147,20 @@ def open_session(
     pair: str,
     options: LoadOptions = LoadOptions(),
     on_progress: Callable[[LoadProgress], None] | None = None,
+    on_client: Callable[[EngineClient], None] | None = None,
 ) -> Session:
-    """Find, check and load a pair. Raises the errors of `localspec.errors`; nothing stays loaded then."""
+    """Find, check and load a pair. Raises the errors of `localspec.errors`; nothing stays loaded then.
+
+    `on_client` gets the engine's handle before the load begins: what a caller needs to stop it.
+    """
     from localspec.engine.client import EngineClient
 
     files = find(pair, options)
     verdict = check(files, options)
     settings = plan(files, verdict, options)
     client = EngineClient(state_folder() / "log")
+    if on_client is not None:
+        on_client(client)
     try:
         client.load(settings, physical_cores(), on_progress)
     except BaseException:

@@ -22,7 +22,23 @@ from localspec.terminal import one_line
 COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module:attribute, one line for the help page)
     "run": ("localspec.cli.run:run", "Answer one prompt on stdout"),
+    "check": ("localspec.cli.check:check", "Report whether a draft goes with a target"),
+    "fit": ("localspec.cli.fit:fit", "Show where a pair goes in memory, and whether it fits"),
+    "quantize": ("localspec.cli.quantize:quantize", "Make a smaller file of a model"),
+    "draft-ladder": ("localspec.cli.draft_ladder:draft_ladder", "Compare quantizations of a draft"),
+    "doctor": ("localspec.cli.doctor:doctor", "Look for problems of this machine and this build"),
     "demo": ("localspec.cli.demo:demo", "Show the main job on a small model, no hub needed"),
+    "pull": ("localspec.cli.pull:pull", "Download a target and its draft, checked before the first gigabyte"),
+    "list": ("localspec.cli.list:list_pairs", "The pairs on this disk"),
+    "show": ("localspec.cli.show:show", "Everything known about one pair"),
+    "catalog": ("localspec.cli.catalog:catalog", "What can be pulled by name"),
+    "verify": ("localspec.cli.verify:verify", "Re-hash a pair's files; fetch again what is damaged"),
+    "rm": ("localspec.cli.rm:rm", "Remove a pair and the files only it uses"),
+    "prune": ("localspec.cli.prune:prune", "Delete unfinished downloads and contents without a name"),
+    "import": (
+        "localspec.cli.import_:import_models",
+        "Use models of LM Studio, Ollama, llama.cpp or a folder",
+    ),
 }
 
 
@@ -93,9 +109,10 @@ def main(argv: list[str] | None = None) -> int:
         return 130
     except Terminated:
         return 143
-    except BrokenPipeError:
-        # The reader of our stdout went away: nobody is left to tell. Keep the interpreter's own flush quiet.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit):
+        # click turns a broken pipe, and nothing else here, into an exit of its own. The reader of our stdout
+        # went away, so nobody is left to tell. Keep the interpreter's own flush quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except Exception as error:
         return _report_bug(error)

@@ -72,6 +72,12 @@ def option(*names: str, **attributes: Any) -> Callable[[F], F]:
     return click.option(*names, **attributes)
 
 
+def cache_option(command: F) -> F:
+    """Where model files are kept."""
+    text = "Folder of the model files (default: the Hugging Face cache)."
+    return option("--cache-dir", metavar="DIR", help=text)(command)
+
+
 def pair_options(command: F) -> F:
     """Which draft, and where both models go."""
     for add in reversed(

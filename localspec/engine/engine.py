@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from localspec.engine.cancel import CancelFlag
-from localspec.engine.controller import Controller, FixedController
+from localspec.engine.controller import Choice, Controller, FixedController
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter
 from localspec.engine.generate import Drafters, Generation, Limits
@@ -118,7 +118,9 @@ class Engine:
         vocabulary = self._target_weights.vocabulary
         if request.prompt is not None:
             return vocabulary.tokenize(request.prompt, special=True, add_bos=vocabulary.adds_bos)
-        segments = self._template().render(request.messages, True, **dict(request.template_arguments))
+        segments = self._template(request.template).render(
+            request.messages, True, **dict(request.template_arguments)
+        )
         ids = encode(
             segments, lambda text, special: vocabulary.tokenize(text, special=special), vocabulary.is_control
         )
@@ -161,7 +163,8 @@ class Engine:
         generation = self._generation
         if generation is not None:
             controller = self._controller(speculation) if speculation is not None else None
-            generation.change(controller, sampler)
+            drafters = self._usable_drafters(speculation) if speculation is not None else None
+            generation.change(controller, drafters, sampler)
 
     def load_draft(
         self, path: Path, masked_ids: tuple[int, ...] = (), shared_rows: int | None = None
@@ -221,9 +224,9 @@ class Engine:
         context.warm_up()
         return context
 
-    def _template(self) -> ChatTemplate:
+    def _template(self, instead: str | None) -> ChatTemplate:
         vocabulary = self._target_weights.vocabulary
-        source = self._target_weights.chat_template()
+        source = instead or self._target_weights.chat_template()
         if source is None:
             raise InvalidInput(
                 f"{self._target_weights.path.name} has no chat template", "Send the prompt as it is: --raw"
@@ -239,7 +242,7 @@ class Engine:
         length = DEFAULT_DRAFT_LENGTH if speculation.length is None else speculation.length
         return FixedController(drafter, length)
 
-    def _drafter_named(self, name: str) -> str:
+    def _drafter_named(self, name: str) -> Choice:
         """What `name` means here. Raises InvalidInput for an order that cannot be obeyed."""
         off = self._speculation_off()
         if name == "none" or (off and name == "auto"):
@@ -250,9 +253,9 @@ class Engine:
             raise InvalidInput(
                 "--drafter model needs a draft model", "Add --draft FILE, or use --drafter lookup"
             )
-        if name == "auto":
-            return "model" if self._drafter is not None else "lookup"
-        return name
+        if name == "model" or (name == "auto" and self._drafter is not None):
+            return "model"
+        return "lookup"
 
     def _usable_drafters(self, speculation: SpeculationSettings) -> Drafters:
         """Only those that may be used are kept up to date: a prefill of an unused draft model is time

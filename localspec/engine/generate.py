@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.engine.controller import Controller, Plan, Situation
+from localspec.engine.costs import Costs
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter, common_length
 from localspec.engine.metrics import StatsBuilder
@@ -83,6 +84,7 @@ class Generation:
         held: Sequence[int] = (),
         suppressed: Sequence[int] = (),
         ends: frozenset[int] = frozenset(),
+        costs: Costs | None = None,
     ) -> None:
         """Raises InvalidInput for a prompt that is empty or longer than the context."""
         if not prompt:
@@ -97,11 +99,13 @@ class Generation:
         self._controller = controller
         self._limits = limits
         self._ends = ends
+        self._costs = costs
+        self._plain_seconds = 0.0  # what plain decoding would have needed for the tokens so far
         self._suppressed = suppressed
         self._settings = sampler
         self._sampler = Sampler(sampler, banned=suppressed)
         self._chance = _chance(sampler)
-        self._changes: list[tuple[Controller | None, SamplerSettings | None]] = []
+        self._changes: list[tuple[Controller | None, Drafters | None, SamplerSettings | None]] = []
         self._stream = TextStream(vocabulary.token_bytes, limits.stop)
         self._tokens = list(prompt)
         self._prompt_length = len(prompt)
@@ -126,9 +130,11 @@ class Generation:
             self._reason = "cancelled"
         yield self._finish()
 
-    def change(self, controller: Controller | None, sampler: SamplerSettings | None) -> None:
+    def change(
+        self, controller: Controller | None, drafters: Drafters | None, sampler: SamplerSettings | None
+    ) -> None:
         """Use these from the next round on; may be called from another thread."""
-        self._changes.append((controller, sampler))
+        self._changes.append((controller, drafters, sampler))
 
     def held(self) -> list[int]:
         """The tokens in the target's cache now."""
@@ -210,9 +216,13 @@ class Generation:
             other_seconds=host + before_rewind - clock.sampled,
         )
         self._rounds += 1
+        if self._costs is not None and self._costs.known:
+            self._plain_seconds += self._costs.plain_seconds(range(position, len(self._tokens)))
         self._stats.add(finished, draft.out_of_vocabulary)
         self._controller.observe(finished)
-        return RoundFinished(finished, self._stream.release())
+        return RoundFinished(
+            finished, self._stream.release(), self._texts(draft.ids), self._plain_token_seconds()
+        )
 
     def _keep(
         self, draft: Draft, verification: Verification
@@ -248,7 +258,7 @@ class Generation:
         assert self._reason is not None
         stats = self._stats.build(
             wall,
-            self._controller.plain_token_seconds(self._prompt_length, len(self._tokens)),
+            self._plain_token_seconds(),
             self._controller.state,
             self._controller.reason,
         )
@@ -258,9 +268,11 @@ class Generation:
 
     def _apply_changes(self) -> None:
         while self._changes:
-            controller, sampler = self._changes.pop(0)
+            controller, drafters, sampler = self._changes.pop(0)
             if controller is not None:
                 self._controller = controller
+            if drafters is not None:
+                self._use(drafters)
             if sampler is not None:
                 self._sampler = Sampler(sampler, banned=self._suppressed)
                 if (sampler.coupled, sampler.seed) != (self._settings.coupled, self._settings.seed):
@@ -269,7 +281,22 @@ class Generation:
                 if self._drafters.model is not None:
                     self._drafters.model.configure(sampler, self._ends)
 
+    def _use(self, drafters: Drafters) -> None:
+        """Guess with these from now on; those that were left out so far catch up with the text."""
+        known = self._drafters.each()
+        for drafter in drafters.each():
+            if drafter not in known:
+                drafter.prepare(self._tokens)
+        self._drafters = drafters
+
     # --- helpers ------------------------------------------------------------------------------------
+
+    def _texts(self, ids: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self._vocabulary.token_bytes(token).decode("utf-8", "replace") for token in ids)
+
+    def _plain_token_seconds(self) -> float | None:
+        """Mean time that a plain token would have needed at this answer's positions."""
+        return self._plain_seconds / self._emitted() if self._plain_seconds else None
 
     def _emitted(self) -> int:
         return len(self._tokens) - self._prompt_length
@@ -290,9 +317,9 @@ class Generation:
             position=len(self._tokens),
             budget=budget,
             catch_up_rows=model.missing(self._tokens) if model is not None else 0,
-            lookup_match=match.length if match is not None else 0,
-            lookup_length=len(match.ids) if match is not None else 0,
             has_model=model is not None and model.room(self._tokens) > 0,
+            lookup_ids=match.ids if match is not None else (),
+            lookup_match=match.length if match is not None else 0,
         )
 
     def _rows(self, logits: NDArray[np.float32], draft: Draft) -> Callable[[int], Distribution]:

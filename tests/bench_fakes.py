@@ -1,4 +1,4 @@
-"""A simulated engine: arms with known speeds, noise between starts and within them, drift; a clock that only they move."""
+"""A simulated engine: arms with known speeds, noise between starts and within them, and drift."""
 
 from __future__ import annotations
 
@@ -12,6 +12,14 @@ from localspec.bench.runner import Clock, Progress, execute
 
 PLAIN_ARM = Arm("plain", "none")
 AUTO_ARM = Arm("auto")
+
+
+ANSWER = Measurement(
+    emitted=51, prompt_tokens=40, finish="stop", text_hash="same", target_passes=20, drafted=60, verified=60,
+    accepted=30, reached=(20, 20, 20), kept=(15, 9, 6), rounds_by_drafter={"model": 20},
+    verify_by_rows={"1": (5, 0.1), "4": (20, 0.15)}, draft_steps=60, draft_seconds=0.6,
+)  # fmt: skip
+UNDRAFTED = replace(ANSWER, drafted=0, verified=0, accepted=0, reached=(), kept=(), rounds_by_drafter={})
 
 
 @dataclass(frozen=True)
@@ -29,11 +37,7 @@ class World:
     cell_noise: float = 0.003
     drift: float = 0.0
     """Relative change from one answer to the next within a start."""
-    answer: Measurement = Measurement(
-        emitted=51, prompt_tokens=40, finish="stop", text_hash="same", target_passes=20, drafted=60,
-        verified=60, accepted=30, reached=(20, 20, 20), kept=(15, 9, 6), rounds_by_drafter={"model": 20},
-        verify_by_rows={"1": (5, 0.1), "4": (20, 0.15)}, draft_steps=60, draft_seconds=0.6,
-    )  # fmt: skip
+    answer: Measurement = ANSWER
 
 
 class SimulatedClock(Clock):

@@ -99,7 +99,7 @@ def by_start(values: Mapping[str, Mapping[int, Sequence[float]]], kind: str) -> 
 
 
 def plain_drift(samples: Sequence[Sample]) -> Drift | None:
-    """How plain decoding moved with time: least squares on the place in the run, with a level a prompt and a start.
+    """How plain decoding moved: least squares on the place in the run, with a level a prompt and a start.
 
     None where that cannot be told apart from what the prompts take.
     """

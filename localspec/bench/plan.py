@@ -1,8 +1,8 @@
 """What to measure, in which order, so that it fits into the time there is.
 
 Within a block two prompts of one kind follow each other, the second one with the arms in mirrored order
-(A B B A): a machine that gets steadily slower then slows all arms alike. Which arm comes first, and the order of
-the blocks, is drawn anew for every start of the engine.
+(A B B A): a machine that gets steadily slower then slows all arms alike. Which arm comes first is drawn anew for
+every start of the engine.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _cells(prompts: Sequence[Prompt], wishes: Wishes, scope: _Scope) -> list[Cel
     for start in range(wishes.starts):
         rng = random.Random(f"{wishes.seed}/{start}")
         blocks = list(_blocks(prompts, wishes, scope, start))
-        # Every second start runs the blocks backwards: otherwise a drift could not be told from what the prompts take.
+        # Every second start runs the blocks backwards, so that a drift can be told from what the prompts take.
         random.Random(f"{wishes.seed}/{start // 2}").shuffle(blocks)
         if start % 2:
             blocks.reverse()

@@ -1,4 +1,4 @@
-"""The records of a bench run: what to measure (prompts, arms, cells), what was measured (samples), what it means.
+"""The records of a bench run: what to measure, what was measured, and what it means.
 
 Times are seconds, sizes bytes, rates tokens per second. All go to JSON and back as they are.
 """
@@ -80,6 +80,8 @@ class Measurement:
     reused_tokens: int = 0
     """Prompt tokens that were in the cache already: then the time to the first token says little."""
     ttft_seconds: float = 0.0
+    first_tokens: int = 1
+    """Tokens that were there after `ttft_seconds`; the decode time covers the others."""
     wall_seconds: float = 0.0
     """From the request to the end, first token and prefill included."""
     finish: str = ""
@@ -124,7 +126,7 @@ class Measurement:
         """Decode tokens per second by the bench's clock; None where it makes no sense."""
         if self.error or self.emitted < 2 or self.decode_seconds <= 0:
             return None
-        rate = (self.emitted - 1) / self.decode_seconds
+        rate = (self.emitted - self.first_tokens) / self.decode_seconds
         return rate if 0 < rate <= MAX_RATE else None
 
 

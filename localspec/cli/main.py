@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "quantize": ("localspec.cli.quantize:quantize", "Make a smaller file of a model"),
     "draft-ladder": ("localspec.cli.draft_ladder:draft_ladder", "Compare quantizations of a draft"),
     "doctor": ("localspec.cli.doctor:doctor", "Look for problems of this machine and this build"),
+    "bench": ("localspec.cli.bench:bench", "Plain against speculative, by kind of text"),
     "demo": ("localspec.cli.demo:demo", "Show the main job on a small model, no hub needed"),
     "pull": ("localspec.cli.pull:pull", "Download a target and its draft, checked before the first gigabyte"),
     "list": ("localspec.cli.list:list_pairs", "The pairs on this disk"),

@@ -26,3 +26,8 @@ def usable_cpus() -> int:
 def available_memory() -> int:
     """Bytes of RAM that can be had without swapping."""
     return int(psutil.virtual_memory().available)
+
+
+def resident_bytes(pid: int | None = None) -> int:
+    """Bytes of RAM that a process holds, mapped model files included; None = this process."""
+    return int(psutil.Process(pid).memory_info().rss)

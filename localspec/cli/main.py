@@ -22,6 +22,8 @@ from localspec.terminal import one_line
 COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module:attribute, one line for the help page)
     "run": ("localspec.cli.run:run", "Answer one prompt on stdout"),
+    "serve": ("localspec.cli.serve:serve", "Serve the pair to other programs over HTTP"),
+    "export": ("localspec.cli.export:export", "The same pair in another engine"),
     "demo": ("localspec.cli.demo:demo", "Show the main job on a small model, no hub needed"),
 }
 

@@ -188,6 +188,8 @@ class GenerationRequest:
     """End tokens are not allowed before this many tokens."""
     stop: tuple[str, ...] = ()
     template_arguments: tuple[tuple[str, object], ...] = ()
+    grammar: str | None = None
+    """GBNF that the answer has to follow; made without drafts."""
     keep_cache: bool = True
     """Reuse the common prefix with the request before."""
 
@@ -199,6 +201,9 @@ class GenerationRequest:
             "Use 0 or more",
         )
         _require(self.min_tokens >= 0, f"min tokens {self.min_tokens} is negative", "Use 0 or more")
+        _require(
+            not (self.grammar and self.min_tokens), "a grammar and min tokens cannot be combined", "Leave one out"
+        )
         _require(all(self.stop), "an empty stop string would stop at once", "Give at least one character")
 
 

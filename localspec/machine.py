@@ -47,14 +47,6 @@ def available_memory() -> int:
     return max(0, min(available, limit - used + cached))
 
 
-def resident_memory(pid: int) -> int:
-    """Bytes that a process has in RAM, mapped files included; 0 when it is gone."""
-    try:
-        return int(psutil.Process(pid).memory_info().rss)
-    except psutil.Error:
-        return 0
-
-
 def is_alive(pid: int) -> bool:
     """Whether a process of that number exists."""
     return bool(psutil.pid_exists(pid))
@@ -99,8 +91,8 @@ def _stat(name: str) -> int:
     return int(found[1]) if found else 0
 
 
-def resident_bytes(pid: int) -> int:
-    """Memory of one process that is in RAM now; 0 when it is gone."""
+def resident_bytes(pid: int | None = None) -> int:
+    """Bytes that a process has in RAM, mapped files included; 0 when it is gone. None = this process."""
     try:
         return int(psutil.Process(pid).memory_info().rss)
     except psutil.Error:

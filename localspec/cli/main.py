@@ -30,6 +30,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "draft-ladder": ("localspec.cli.draft_ladder:draft_ladder", "Compare quantizations of a draft"),
     "doctor": ("localspec.cli.doctor:doctor", "Look for problems of this machine and this build"),
     "bench": ("localspec.cli.bench:bench", "Plain against speculative, by kind of text"),
+    "serve": ("localspec.cli.serve:serve", "Serve the pair to other programs over HTTP"),
+    "export": ("localspec.cli.export:export", "The same pair in another engine"),
     "demo": ("localspec.cli.demo:demo", "Show the main job on a small model, no hub needed"),
     "pull": ("localspec.cli.pull:pull", "Download a target and its draft, checked before the first gigabyte"),
     "list": ("localspec.cli.list:list_pairs", "The pairs on this disk"),

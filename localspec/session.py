@@ -62,7 +62,7 @@ class LoadOptions:
             Path(),
             context=self.context,
             threads=self.threads,
-            cache_type=self.cache_type,
+            cache_type=self.cache_type or "f16",
             max_draft_length=self.draft_length or 0,
         )
 

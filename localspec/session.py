@@ -56,6 +56,16 @@ class LoadOptions:
     offline: bool = False
     cache_folder: str | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what the engine would refuse, before any file is looked at."""
+        LoadSettings(
+            Path(),
+            context=self.context,
+            threads=self.threads,
+            cache_type=self.cache_type or "f16",
+            max_draft_length=self.draft_length or 0,
+        )
+
 
 class Session:
     """A loaded pair. One answer at a time."""

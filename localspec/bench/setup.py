@@ -63,21 +63,16 @@ class Pair:
 
 def find_pair(asked: Asked) -> Pair | None:
     """Find and check the pair and every other draft; None when only addresses are measured."""
-    from localspec.session import check, find, plan
-
     if asked.pair is None:
         return None
-    files = find(asked.pair, asked.load)
-    verdict = check(files, asked.load)
-    settings = plan(files, verdict, asked.load)
     longest = max((arm.length or 0 for arm in _sweep_arms(asked, True)), default=0)
-    settings = replace(settings, max_draft_length=max(settings.max_draft_length, longest))
+    load = replace(asked.load, draft_length=longest or None)
+    files, settings = _settings(asked.pair, load)
     drafts = {}
     if settings.draft is not None:
         drafts[""] = DraftFile(settings.draft, settings.masked_ids, settings.shared_rows)
     for name in asked.drafts:
-        other = find(asked.pair, replace(asked.load, draft=name))
-        found = plan(other, check(other, asked.load), asked.load)
+        _, found = _settings(asked.pair, replace(load, draft=name))
         if found.draft is None:
             raise InvalidInput(f"no draft model is meant by {name!r}", "Name files or models: --drafts a,b")
         drafts[name] = DraftFile(found.draft, found.masked_ids, found.shared_rows)
@@ -191,6 +186,16 @@ class Ensemble:
         for engine in self._engines.values():
             with suppress(EngineError):
                 engine.close()
+
+
+def _settings(pair: str, options: LoadOptions) -> tuple[PairFiles, LoadSettings]:
+    """Find, read, check and place, as `session.open_session` does before it loads."""
+    from localspec.session import check, find, fit, read, settings_for
+
+    files = find(pair, options)
+    target, draft = read(files)
+    verdict = check(files, target, draft, options)
+    return files, settings_for(files, verdict, fit(target, draft, options), options)
 
 
 def _local(pair: Pair, seed: int) -> LocalEngine:

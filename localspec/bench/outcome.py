@@ -28,9 +28,7 @@ def bench_record(run: BenchRun, report: Report) -> dict[str, Any]:
 def profile_record(report: Report) -> dict[str, Any]:
     """For `verdicts.store(profile=...)`: what the sweep showed."""
     return {
-        "best_length": max(report.knee.values(), default=None)
-        if report.recommended == "on" or report.knee
-        else None,
+        "best_length": max(report.knee.values(), default=None) if report.recommended == "on" or report.knee else None,
         "knee": dict(report.knee),
         "verify_seconds": {str(point.rows): point.seconds for point in report.curve},
         "draft_step_seconds": report.draft_step_seconds,

@@ -88,15 +88,9 @@ class Minutes(click.ParamType):
     metavar="FILE",
     help="Your own prompts: TOML, JSON, or one a line.",
 )
-@click.option(
-    "-n", "--max-tokens", type=click.IntRange(2), help="Most tokens an answer (default: each prompt's own)."
-)
-@click.option(
-    "--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the order, and of sampling."
-)
-@click.option(
-    "--cooldown", type=click.FloatRange(0, 3600), default=0.0, help="Seconds of rest before each answer."
-)
+@click.option("-n", "--max-tokens", type=click.IntRange(2), help="Most tokens an answer (default: each prompt's own).")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the order, and of sampling.")
+@click.option("--cooldown", type=click.FloatRange(0, 3600), default=0.0, help="Seconds of rest before each answer.")
 @click.option(
     "--against",
     multiple=True,
@@ -119,13 +113,9 @@ class Minutes(click.ParamType):
     metavar="FILE",
     help="Write everything, raw samples included.",
 )
-@click.option(
-    "--html", "html_file", type=click.Path(path_type=Path), metavar="FILE", help="Write a page with plots."
-)
+@click.option("--html", "html_file", type=click.Path(path_type=Path), metavar="FILE", help="Write a page with plots.")
 @click.option("--md", "md_file", type=click.Path(path_type=Path), metavar="FILE", help="Write Markdown.")
-@click.option(
-    "--csv", "csv_file", type=click.Path(path_type=Path), metavar="FILE", help="Write one line an answer."
-)
+@click.option("--csv", "csv_file", type=click.Path(path_type=Path), metavar="FILE", help="Write one line an answer.")
 @click.option("--resume", is_flag=True, help="Continue the run in --json FILE, or this pair's last one.")
 @cli_options.option("--quiet", "-q", is_flag=True, help="Only the result and errors.")
 @cli_options.option("--verbose", "-v", is_flag=True, help="More detail, tracebacks included.")
@@ -223,9 +213,7 @@ def _words(text: str | None) -> tuple[str, ...]:
     return tuple(word.strip() for word in (text or "").split(",") if word.strip())
 
 
-def _begun(
-    asked: Asked, pair: Pair | None, values: dict[str, Any], start: Callable[[], Any]
-) -> tuple[Any, BenchRun]:
+def _begun(asked: Asked, pair: Pair | None, values: dict[str, Any], start: Callable[[], Any]) -> tuple[Any, BenchRun]:
     """The first engine, warm, and the plan that its speed allows."""
     import time
 

@@ -95,9 +95,7 @@ def _table_row(report: Report, row: Row) -> str:
         f'<span class="verdict {kind}">{row.verdict or "-"}</span>' + (" *" if blocked else ""),
     )
     return (
-        f'<tr class="{"pool" if row.kind == "all kinds" else ""}">'
-        + "".join(f"<td>{c}</td>" for c in cells)
-        + "</tr>"
+        f'<tr class="{"pool" if row.kind == "all kinds" else ""}">' + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
     )
 
 

@@ -98,17 +98,13 @@ def verify_curve(report: Report) -> Figure | None:
         words += f" One guess of the draft model takes {figures.milliseconds(report.draft_step_seconds)}."
     names = ("one pass", "", "one by one")
     key = '<p class="legend">' + "".join(
-        f'<span class="key s{i}">{name}</span>'
-        for i, name in enumerate(names)
-        if name and (i == 0 or one is not None)
+        f'<span class="key s{i}">{name}</span>' for i, name in enumerate(names) if name and (i == 0 or one is not None)
     )
     return Figure("What does checking cost?", words, plot.svg() + key + "</p>")
 
 
 def by_position(report: Report) -> Figure | None:
-    rows = [
-        row for row in main_rows(report.rows) if row.kind != POOLED and len(row.accepted_per_position) > 1
-    ]
+    rows = [row for row in main_rows(report.rows) if row.kind != POOLED and len(row.accepted_per_position) > 1]
     rows = rows[:SERIES_COLOURS]
     if not rows:
         return None
@@ -140,6 +136,8 @@ def over_time(run: BenchRun) -> Figure | None:
         plot.point(at, rate, arms.index(sample.cell.arm), tip)
     for start, at in starts.items():
         plot.rule_x(at, f"start {start + 1}")
-    words = f"Every dot is one answer. The dots of `{PLAIN}` should lie on a level line: where they sink, the machine got "
+    words = (
+        f"Every dot is one answer. The dots of `{PLAIN}` should lie on a level line: where they sink, the machine got "
+    )
     words += "slower while it was measured (heat, other programs)."
     return Figure("Did the machine stay the same?", words.replace("`", ""), plot.svg() + legend(arms))

@@ -125,13 +125,9 @@ class Plot:
         for tick in self.x.ticks:
             at = self.at_x(tick)
             parts.append(_line("grid", at, _TOP, at, bottom))
-            parts.append(
-                f'<text class="tick mid" x="{at:.1f}" y="{bottom + 15}">{escape(self.x.write(tick))}</text>'
-            )
+            parts.append(f'<text class="tick mid" x="{at:.1f}" y="{bottom + 15}">{escape(self.x.write(tick))}</text>')
         middle = (self.left + self.width - _RIGHT) / 2
-        parts.append(
-            f'<text class="label mid" x="{middle:.0f}" y="{self.height - 8}">{escape(self.x.label)}</text>'
-        )
+        parts.append(f'<text class="label mid" x="{middle:.0f}" y="{self.height - 8}">{escape(self.x.label)}</text>')
         return parts
 
     def _y_axis(self) -> list[str]:

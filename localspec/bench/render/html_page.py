@@ -48,9 +48,10 @@ def html_report(run: BenchRun, report: Report) -> str:
 def _top(run: BenchRun, report: Report) -> Iterator[str]:
     yield f'<p class="pair">{_text(run.pair)}</p><h1>{_text(report.headline)}</h1>'
     yield (
-        '<p class="lead">A small draft guesses the next words, the big model checks several guesses in one pass. '
-        "The text stays the big model's; only its speed changes. Every kind of text was answered with and without "
-        "guesses, turn about, on this machine.</p>"
+        '<p class="lead">A small draft guesses the next words, the big model checks several guesses in one pass '
+        "and keeps those it agrees with. Every kind of text was answered with and without guesses, turn about, on "
+        "this machine. This page is about speed; whether the text is the same here, <code>localspec audit</code> "
+        "tells.</p>"
     )
     pooled = pooled_row(report.rows)
     cards = []
@@ -101,7 +102,7 @@ def _table_row(report: Report, row: Row) -> str:
 
 def _doubts(run: BenchRun, report: Report) -> Iterator[str]:
     lines = [*figures.flag_lines(report), *report.notes]
-    if report.drift is not None:
+    if report.drift is not None and not any("drifted" in line for line in lines):
         sure = "" if report.drift.certain else " (within its noise)"
         lines.append(f"The plain arm drifted by {report.drift.per_start:+.1%} within a start{sure}.")
     if run.plan.left_out:

@@ -258,7 +258,7 @@ def test_progress_on_a_terminal() -> None:
     view(rows)
     first, second = stream.getvalue().split("\x1b[3A")
     assert first.count("\n") == second.count("\n") == 3
-    assert "file1.gguf" in second and " 30 %  300.0 MB / 1.00 GB" in second
+    assert "file1" in second and " 30 %  300.0 MB / 1.00 GB" in second
     assert "retry: no answer in time" in second
     assert "15 %  300.0 MB / 2.00 GB  50.0 MB/s  0:34 left" in second
 
@@ -271,7 +271,7 @@ def test_progress_into_a_file_is_a_line_now_and_then() -> None:
         view(transfers())
         now[0] += 0.1
     lines = stream.getvalue().splitlines()
-    assert [line.split()[0] for line in lines] == ["file2.gguf:", "total", "total"]
+    assert [line.split()[0] for line in lines] == ["file2:", "total", "total"]
 
 
 def test_speed_follows_and_forgets() -> None:
@@ -292,3 +292,14 @@ def test_numbers_for_people() -> None:
         "1.62 GB",
     ]
     assert [clock(n) for n in (7, 61, 3725)] == ["0:07", "1:01", "1:02:05"]
+
+
+def test_names_keep_what_tells_files_apart() -> None:
+    from localspec.cli.transfer_view import file_line
+
+    def shown(path: str) -> str:
+        return file_line(Transfer(Item("a/b", "c", path, 1))).split("  ")[0].strip()
+
+    assert shown(TARGET_FILE) == "qwen2.5-coder-1.5b-…t-q4_k_m"
+    assert shown(DRAFT_FILE) == "qwen2.5-coder-0.5b-…t-q4_k_m"
+    assert shown("x/qwen2.5-7b-instruct-q4_k_m-00002-of-00003.gguf") == "qwen2.5-7b-inst…t-q4_k_m 2/3"

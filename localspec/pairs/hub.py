@@ -56,12 +56,16 @@ class Stream:
 
 
 class Transient(Exception):
-    """Worth another try after `wait` seconds (None: as you like). `reason` is fit for people."""
+    """Worth another try after `wait` seconds (None: as you like). `reason` is fit for people.
 
-    def __init__(self, reason: str, wait: float | None = None) -> None:
+    `no_line`: there was no connection at all, as on a train; one more try tells.
+    """
+
+    def __init__(self, reason: str, wait: float | None = None, *, no_line: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.wait = wait
+        self.no_line = no_line
 
 
 class HubUnreachable(DownloadFailed):
@@ -165,7 +169,8 @@ class Hub:
                 return self._once(call, repo, revision, path)
             except Transient as error:
                 pause = min(wait if error.wait is None else error.wait, _LONGEST_WAIT)
-                if not left or (error.wait or 0) > _LONGEST_WAIT:
+                hopeless = error.no_line and left < _TRIES - 1
+                if not left or hopeless or (error.wait or 0) > _LONGEST_WAIT:
                     raise self.unreachable(error) from None
                 self._sleep(pause)
                 wait *= 2
@@ -194,7 +199,7 @@ class Hub:
         except errors.HFValidationError:
             raise InvalidInput(f"{repo!r} is no repository name", "Write hf:owner/repo") from None
         except httpx.TransportError as error:
-            raise Transient(_reason(error)) from None
+            raise Transient(_reason(error), no_line=isinstance(error, httpx.ConnectError)) from None
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise DownloadFailed(
                 f"cannot ask {self.endpoint} ({type(error).__name__})", "Check HF_ENDPOINT and HF_TOKEN"

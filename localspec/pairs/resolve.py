@@ -94,8 +94,7 @@ class _Finder:
         if not is_path(name) and (lock := self.store.find(name)):
             if lock.draft or lock.source == "pull":
                 return self.pulled(name, lock)
-            target = self.whole(lock, lock.target)
-            return self.with_recommended(name, PathRef(target[0]), target, lock)
+            return self.with_recommended(name, *self.target(name), lock)
         ref, target = self.target(name)
         return self.with_recommended(name, ref, target, None)
 
@@ -139,6 +138,8 @@ class _Finder:
 
     def target(self, name: str) -> tuple[ModelRef, tuple[Path, ...]]:
         """A target's files. UnknownName or InvalidInput when they are not here."""
+        if not is_path(name) and (lock := self.store.find(name)):
+            return self.ref_of(lock.target), self.whole(lock, lock.target)
         try:
             ref = parse_target(name, self.catalog)
         except InvalidInput as error:
@@ -149,6 +150,13 @@ class _Finder:
         if not files:
             raise InvalidInput(f"{name} is not on this disk", f"Get it: localspec pull {name}")
         return ref, files
+
+    def ref_of(self, model: LockedModel) -> ModelRef:
+        """What a locked model was named by; its path when that name means nothing any more."""
+        try:
+            return parse_target(model.name, self.catalog)
+        except UnknownName:
+            return PathRef(model.paths()[0])
 
     def draft(self, name: str, family: str, target: str) -> tuple[Path, ...]:
         """A draft's files, its name perhaps short for one of `family`."""

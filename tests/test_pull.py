@@ -102,7 +102,7 @@ def test_second_pull_asks_for_listings_only(fake_hub: FakeHub) -> None:
 def test_header_bytes_are_the_beginning_of_the_part(
     fake_hub: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("localspec.pairs.pull._FIRST_BYTES", 4096)
+    monkeypatch.setattr("localspec.pairs.remote_header._FIRST_BYTES", 4096)
     pull(fake_hub)
     for repo, size in ((TARGET_REPO, len(TARGET)), (DRAFT_REPO, len(DRAFT))):
         at = 0
@@ -366,6 +366,13 @@ def test_incompatible_pair_is_refused_before_the_download(fake_hub: FakeHub) -> 
         pull(fake_hub)
     assert caught.value.exit_code == 3
     assert not cached("parts") and not cached("blobs") and not locks()
+
+
+def test_a_refusal_names_drafts_that_are_here(fake_hub: FakeHub) -> None:
+    pull(fake_hub)
+    fake_hub.add_repo("acme/Other-GGUF", {"o-Q8_0.gguf": model_bytes(2, words=90, pre="other")})
+    with pytest.raises(IncompatiblePair, match=r"On this disk would work: 0\.5b-q4$"):
+        pull(fake_hub, draft="hf:acme/Other-GGUF")
 
 
 def test_swapped_pair_stops_unless_forced(fake_hub: FakeHub) -> None:

@@ -12,25 +12,28 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 
-from localspec.errors import Cancelled, DownloadFailed, IncompatiblePair, LocalspecError, UnknownName
+from localspec.errors import (
+    Cancelled,
+    DownloadFailed,
+    IncompatiblePair,
+    LocalspecError,
+    UnknownName,
+)
 from localspec.pairs import compat, hf_cache
 from localspec.pairs.catalog import Catalog, load_catalog
 from localspec.pairs.choices import cached_listing, choose_from, known_model
 from localspec.pairs.download import Download, Item, Transfer
-from localspec.pairs.gguf_header import NeedMoreBytes, join_split, parse_header
 from localspec.pairs.hub import Hub, HubUnreachable
 from localspec.pairs.listing import Choice, Listing
 from localspec.pairs.model_info import ModelInfo
 from localspec.pairs.names import CatalogRef, HubRef, ModelRef, PathRef, parse_draft, parse_target
 from localspec.pairs.quants import Role
+from localspec.pairs.refusals import refusal
+from localspec.pairs.remote_header import remote_model
 from localspec.pairs.split_files import local_set, read_model
 from localspec.pairs.store import LockedFile, LockedModel, PairLock, Store, local_file
 from localspec.pairs.transfers import finish_all
 
-_FIRST_BYTES = 2 << 20
-"""Of a header asked for at once; big vocabularies need 6 MB, small ones less than 2."""
-_NEXT_BYTES = 64 << 10
-"""Of the second and later shards, which repeat no vocabulary."""
 _HEADROOM = 64 << 20
 
 
@@ -154,7 +157,7 @@ class Puller:
         plan = PullPlan(target, draft, verdict, "", tuple(n for n in (target.note, draft.note) if n))
         if verdict.kind == "refused" or (verdict.swapped and not self.request.force):
             plan.discard()
-            raise _refusal(target, draft, verdict)
+            raise refusal((target.name, target.info), draft.name, verdict, self.store)
         return plan
 
     def _recommended(self, target: Side, ref: ModelRef) -> PullPlan:
@@ -307,41 +310,8 @@ class Puller:
         )
 
 
-def remote_model(downloads: tuple[Download, ...]) -> ModelInfo:
-    """The header of a model that is not here yet, all shards of it."""
-    parts = [remote_header(downloads[0], _FIRST_BYTES)]
-    if parts[0].split_count == 1 and len(downloads) == 1:
-        return parts[0]
-    return join_split(parts + [remote_header(download, _NEXT_BYTES) for download in downloads[1:]])
-
-
-def remote_header(download: Download, need: int) -> ModelInfo:
-    """The header of one file; its bytes stay as the beginning of the part file. Asks for `need` at first."""
-    while True:
-        data = download.prefix(need)
-        source = f"{download.item.repo}/{download.item.path}"
-        try:
-            return parse_header(data, source=source, file_size=download.size)
-        except NeedMoreBytes as more:
-            if len(data) < need:
-                raise DownloadFailed(f"{source} ends inside its header", "Try another repository") from None
-            need = max(more.need + (1 << 18), 2 * len(data))
-
-
 def free_bytes(folder: Path) -> int:
     """Free space where `folder` is or will be."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return shutil.disk_usage(folder).free
-
-
-def _refusal(target: Side, draft: Side, verdict: compat.Verdict) -> IncompatiblePair:
-    detail = "; ".join(f"{one.rule}: {one.detail}" for one in verdict.reasons if one.severity == "refused")
-    if verdict.kind != "refused":
-        return IncompatiblePair(
-            f"the draft {draft.name} is larger than the target {target.name}", "Swap them, or --force"
-        )
-    return IncompatiblePair(
-        f"{draft.name} cannot draft for {target.name}: {detail}",
-        f"See drafts that can: localspec pull {target.name} --draft auto --dry-run",
-    )

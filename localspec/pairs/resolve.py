@@ -24,7 +24,7 @@ from localspec.pairs.names import (
     parse_target,
     split_pair,
 )
-from localspec.pairs.quants import Role
+from localspec.pairs.quants import Role, search_order
 from localspec.pairs.split_files import local_set, model_stem, read_model
 from localspec.pairs.store import LockedModel, PairLock, Store
 
@@ -190,7 +190,7 @@ class _Finder:
         return ()
 
     def on_disk(self, ref: HubRef | CatalogRef, role: Role) -> tuple[Path, ...]:
-        """The files of a model in the hub cache, whoever put them there; () without."""
+        """The files of a model in the hub cache, whoever put them there, or imported; () without."""
         for repo in (ref.repo,) if isinstance(ref, HubRef) else ref.model.repos:
             listing = cached_listing(self.cache, repo, "main")
             if listing is None:
@@ -203,7 +203,18 @@ class _Finder:
                 hf_cache.snapshot_path(self.cache, repo, listing.commit, file.path)
                 for file in choice.files.files
             )
-        return ()
+        return self.imported(ref, role) if isinstance(ref, CatalogRef) else ()
+
+    def imported(self, ref: CatalogRef, role: Role) -> tuple[Path, ...]:
+        """An imported model that the catalog knows as `ref`, in the best quantization; () without."""
+        order = search_order(ref.quant, role)
+        found: dict[str, tuple[Path, ...]] = {}
+        for lock in self.store.locks():
+            named = self.catalog.find(lock.target.name)
+            if lock.source != "pull" and named and named.model is ref.model and lock.state()[0] == "complete":
+                found[lock.target.quant] = lock.target.paths()
+        wanted = [quant for quant in order if quant in found] or ([] if ref.quant else list(found))
+        return found[wanted[0]] if wanted else ()
 
     def beside(self, target: Path, model: CatalogModel) -> tuple[Path, ...]:
         """A file of that model in the target's own folder; () without."""

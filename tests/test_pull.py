@@ -471,6 +471,33 @@ def test_mixed_shards_are_refused_before_the_download(split_hub: FakeHub) -> Non
 # --- the cache
 
 
+def test_a_file_cut_short_on_disk_is_fetched_again(fake_hub: FakeHub) -> None:
+    lock = pull(fake_hub)
+    blob = lock.target.paths()[0].resolve()
+    blob.write_bytes(TARGET[:-100])
+    assert lock.state_text() == "changed 1/2"
+    with pytest.raises(InvalidInput, match=r"changed 1/2.*localspec pull"):
+        find_pair("qwen2.5-coder-1.5b")
+    fake_hub.log.clear()
+    assert pull(fake_hub).state_text() == "complete"
+    assert contents() == WHOLE and fake_hub.sent() == len(TARGET)
+
+
+def test_one_lock_for_one_pair_however_its_draft_is_spelled(fake_hub: FakeHub) -> None:
+    for draft in ("0.5b-q4", None, "qwen2.5-coder-0.5b-q4_k_m", "0.5b"):
+        pull(fake_hub, draft=draft)
+    assert [lock.draft.name for lock in locks() if lock.draft] == ["0.5b"]
+    pull(fake_hub, draft="0.5b", alias="mine")
+    assert len(locks()) == 2
+
+
+def test_quant_and_revision_are_part_of_the_command_that_completes(fake_hub: FakeHub) -> None:
+    lock = pull(fake_hub, draft="none", quant="Q4", revision=fake_hub.repos[TARGET_REPO].sha)
+    command = lock.pull_command()
+    assert command.startswith("localspec pull qwen2.5-coder-1.5b --draft none --quant Q4 --revision ")
+    assert Puller(PullRequest("qwen2.5-coder-1.5b", "none", offline=True)).complete_lock() is None
+
+
 def test_changed_on_the_hub_between_attempts(fake_hub: FakeHub) -> None:
     one = puller(fake_hub)
     planned = one.plan()
@@ -508,6 +535,10 @@ def test_small_files_outside_lfs_are_checked_too(fake_hub: FakeHub) -> None:
     fake_hub.fault("GET", "/resolve/", corrupt_at=len(small) - 5)
     lock = pull(fake_hub, "hf:acme/Small-GGUF:q8", "none")
     assert lock.target.paths()[0].read_bytes() == small
+    fake_hub.log.clear()
+    one = Puller(PullRequest("hf:acme/Small-GGUF:q8_0", "none", offline=True))
+    assert one.run(one.plan(), lambda _: None).target.files == lock.target.files
+    assert fake_hub.log == []
 
 
 def test_without_links_files_move(fake_hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:

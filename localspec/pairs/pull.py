@@ -6,7 +6,7 @@ Everything that can say no says it before the first gigabyte.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from localspec.errors import (
     UnknownName,
 )
 from localspec.pairs import compat, hf_cache
-from localspec.pairs.catalog import Catalog, load_catalog
+from localspec.pairs.catalog import Catalog, load_catalog, squeeze
 from localspec.pairs.choices import cached_listing, choose_from, known_model
 from localspec.pairs.download import Download, Item, Transfer
 from localspec.pairs.hub import Hub, HubUnreachable
@@ -107,8 +107,7 @@ class PullPlan:
 
     def discard(self) -> None:
         """Throw away the header bytes that were fetched for this plan alone."""
-        for download in self.downloads:
-            download.discard()
+        _discard(self.downloads)
 
 
 class Puller:
@@ -147,8 +146,7 @@ class Puller:
                 plan = self._recommended(target, target_ref)
             self._check_disk(plan)
         except LocalspecError:
-            for download in target.downloads:
-                download.discard()
+            _discard(target.downloads)
             raise
         return plan
 
@@ -156,7 +154,7 @@ class Puller:
         verdict = compat.check(target.info, draft.info)
         plan = PullPlan(target, draft, verdict, "", tuple(n for n in (target.note, draft.note) if n))
         if verdict.kind == "refused" or (verdict.swapped and not self.request.force):
-            plan.discard()
+            _discard(draft.downloads)
             raise refusal((target.name, target.info), draft.name, verdict, self.store)
         return plan
 
@@ -202,7 +200,7 @@ class Puller:
             for file in choice.files.files
         )
         info, note = remote_model(downloads), choice.note
-        if not all(download.name.exists() or download.verifiable for download in downloads):
+        if not all(download.here or download.verifiable for download in downloads):
             unhashed = f"{listing.repo} states no hashes: only sizes can be checked"
             note = ". ".join(filter(None, (note, unhashed)))
         return Side(role, name, downloads, (), info, listing, revision, note)
@@ -259,14 +257,17 @@ class Puller:
             lock = self.store.find(asked.alias or asked.target)
         else:
             lock = self.store.find_pair(asked.target, asked.draft or "")
-        return lock if lock and lock.state()[0] == "complete" else None
+        if lock is None or lock.state()[0] != "complete":
+            return None
+        same = (lock.target.asked_quant, lock.target.asked_revision) == (asked.quant or "", asked.revision)
+        return lock if same or not lock.target.repo else None
 
     def run(self, plan: PullPlan, watch: Callable[[list[Transfer]], None]) -> PairLock:
         """Download what is missing, verify it, write the lock. `watch` is called some times a second.
 
         The lock is written before the first byte, so that an interrupted pull is listed as incomplete.
         """
-        lock = self.store.save(self._lock(plan))
+        lock = self.store.save(self._without_other_spellings(self._lock(plan)))
         downloads = plan.downloads
         if not self.request.offline:
             finish_all(downloads, self.cancel, watch)
@@ -276,6 +277,20 @@ class Puller:
                 hf_cache.remember_revision(self.request.cache, item.repo, side.asked_revision, item.commit)
             read_model(tuple(download.name for download in side.downloads) or side.paths)
         return self.store.save(replace(self._lock(plan), pulled=lock.pulled))
+
+    def _without_other_spellings(self, lock: PairLock) -> PairLock:
+        """Remove locks of the same files whose draft was only named differently (`0.5b`, `qwen2.5-0.5b`).
+
+        What was measured with them passes on.
+        """
+        for other in self.store.locks():
+            same_target = squeeze(other.target.name) == squeeze(lock.target.name)
+            same_files = [one.files for one in other.models] == [one.files for one in lock.models]
+            renamed = not (other.alias or lock.alias) and other.full_name != lock.full_name
+            if same_target and same_files and renamed:
+                lock = replace(lock, profile=lock.profile or other.profile)
+                self.store.remove(other)
+        return lock
 
     def _lock(self, plan: PullPlan) -> PairLock:
         verdict = plan.verdict
@@ -293,7 +308,7 @@ class Puller:
     def _locked(self, side: Side) -> LockedModel:
         listing, info = side.listing, side.info
         files = tuple(map(local_file, side.paths)) or tuple(
-            LockedFile(d.item.path, d.final_size, d.item.sha256, d.etag) for d in side.downloads
+            LockedFile(d.item.path, d.final_size, d.item.sha256, d.content_name) for d in side.downloads
         )
         return LockedModel(
             name=side.name,
@@ -301,13 +316,19 @@ class Puller:
             repo=listing.repo if listing else "",
             revision=listing.commit if listing else "",
             asked_revision=side.asked_revision,
-            cache=str(self.request.cache) if listing else "",
+            asked_quant=(self.request.quant or "") if side.role == "target" else "",
+            cache=str(self.request.cache.absolute()) if listing else "",
             architecture=info.architecture,
             quant=info.file_type,
             parameters=info.parameters,
             licence=listing.licence if listing else "",
             tokenizer=info.tokenizer_digest,
         )
+
+
+def _discard(downloads: Iterable[Download]) -> None:
+    for download in downloads:
+        download.discard()
 
 
 def free_bytes(folder: Path) -> int:

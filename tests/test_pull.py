@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Timer
+from threading import Event
 from typing import Any
 
 import pytest
@@ -24,7 +24,7 @@ from localspec.errors import (
 from localspec.pairs import cleanup, download, transfers
 from localspec.pairs.hf_cache import cache_folder
 from localspec.pairs.hub import Hub
-from localspec.pairs.pull import Puller, PullRequest
+from localspec.pairs.pull import Puller, PullPlan, PullRequest
 from localspec.pairs.resolve import find_pair
 from localspec.pairs.store import Store
 from tests.fakehub import FakeHub
@@ -171,13 +171,22 @@ def test_a_file_that_stays_damaged_never_gets_its_name(fake_hub: FakeHub) -> Non
     assert locks()[0].state_text().startswith("incomplete")
 
 
+def run_until_the_draft_is_there(fake_hub: FakeHub, one: Puller, planned: PullPlan) -> None:
+    """Cancel when the draft is whole and the target has begun to grow."""
+
+    def watch(transfers: list[download.Transfer]) -> None:
+        if transfers[1].state == "done" and transfers[0].received > 2 << 20:
+            one.cancel.set()
+
+    fake_hub.rate = 1_000_000
+    one.run(planned, watch)
+
+
 def test_cancel_leaves_a_part_that_the_next_pull_completes(fake_hub: FakeHub) -> None:
     one = puller(fake_hub)
     planned = one.plan()
-    fake_hub.rate = 3_000_000
-    Timer(0.3, one.cancel.set).start()
     with pytest.raises(Cancelled, match="Run the same command again"):
-        one.run(planned, lambda _: None)
+        run_until_the_draft_is_there(fake_hub, one, planned)
     assert cached("parts") and TARGET_FILE not in contents()
     assert locks()[0].state_text() == "incomplete 1/2"
     with pytest.raises(
@@ -501,10 +510,8 @@ def test_quant_and_revision_are_part_of_the_command_that_completes(fake_hub: Fak
 def test_changed_on_the_hub_between_attempts(fake_hub: FakeHub) -> None:
     one = puller(fake_hub)
     planned = one.plan()
-    fake_hub.rate = 2_000_000
-    Timer(0.2, one.cancel.set).start()
     with pytest.raises(Cancelled):
-        one.run(planned, lambda _: None)
+        run_until_the_draft_is_there(fake_hub, one, planned)
     fake_hub.rate = 0
     newer = model_bytes(77, width=512, layers=24)
     fake_hub.add_repo(TARGET_REPO, {TARGET_FILE: newer})

@@ -75,6 +75,8 @@ class Download:
         self.created_part = False
         """Whether the part file was begun by this object (and may be thrown away with it)."""
         self._remote: Remote | None = None
+        self._seen_size = 0
+        """By an answer with content, when nobody had said it before."""
 
     # --- where things are
 
@@ -90,7 +92,7 @@ class Download:
     @property
     def size(self) -> int:
         """Bytes of the whole file, 0 when nobody says."""
-        return self.item.size or self.remote.size
+        return self.item.size or self.remote.size or self._seen_size
 
     @property
     def final_size(self) -> int:
@@ -149,9 +151,7 @@ class Download:
         """The file's first `need` bytes (all of a shorter one), fetched into the part file if need be."""
         with _plain_errors(self.cache):
             self.name.exists()  # a name that the file system cannot hold is noticed now, not at the end
-        if self.size:
-            need = min(need, self.size)
-        while not (data := self._read(need)):
+        while not (data := self._read(min(need, self.size or need))):
             with self._lock(until=need) as held:
                 if held and not self._whole(self.blob) and _size(self.part) < need:
                     self._grow(need, None)
@@ -288,12 +288,13 @@ class Download:
         have = _size(self.part)
         with self.hub.open(self.remote, have, until) as stream:
             self._check_stream(stream, have)
+            self._seen_size = self.transfer.total = stream.total or self.size
             self.part.parent.mkdir(parents=True, exist_ok=True)
             self.created_part = self.created_part or not self.part.exists()
             with open(self.part, "ab") as file:
                 self._write(stream, file, have, until, hasher)
-        size = stream.total or self.size
-        if until is None and size and _size(self.part) < size:
+        wanted = min(until, self.size) if until is not None and self.size else until or self.size
+        if _size(self.part) < wanted:
             raise Transient("the connection closed early")
 
     def _write(
@@ -316,11 +317,12 @@ class Download:
         file.flush()
 
     def _check_stream(self, stream: Stream, have: int) -> None:
-        if stream.web_page and not have:
+        other_size = bool(stream.total and self.size and stream.total != self.size)
+        if stream.web_page and (other_size or not have):
             self._refuse_page()
-        if stream.total and self.size and stream.total != self.size:
-            if stream.web_page:
-                self._refuse_page()
+        if other_size:
+            if not stream.partial:
+                self._check_magic(next(stream.chunks, b""))  # what it is says more than how long it is
             raise DownloadFailed(
                 f"{self.item.path} has {stream.total:,} bytes on the server, {self.size:,} were announced",
                 "It may just have changed: run the same command again",

@@ -76,9 +76,7 @@ def test_the_client_finds_what_was_pulled(fake_hub: FakeHub) -> None:
     assert Path(found).read_bytes() == TARGET
     assert {repo.repo_id for repo in scan_cache_dir(cache_folder()).repos} == {TARGET_REPO, DRAFT_REPO}
     before = fake_hub.sent()
-    again = hf_hub_download(
-        TARGET_REPO, TARGET_FILE, cache_dir=cache_folder(), endpoint=fake_hub.url, token=False
-    )
+    again = hf_hub_download(TARGET_REPO, TARGET_FILE, cache_dir=cache_folder(), endpoint=fake_hub.url, token=False)
     assert (again, fake_hub.sent()) == (found, before)
 
 
@@ -99,9 +97,7 @@ def test_second_pull_asks_for_listings_only(fake_hub: FakeHub) -> None:
     assert all(seen.path.startswith("/api/models/") for seen in fake_hub.log)
 
 
-def test_header_bytes_are_the_beginning_of_the_part(
-    fake_hub: FakeHub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_header_bytes_are_the_beginning_of_the_part(fake_hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localspec.pairs.remote_header._FIRST_BYTES", 4096)
     pull(fake_hub)
     for repo, size in ((TARGET_REPO, len(TARGET)), (DRAFT_REPO, len(DRAFT))):
@@ -189,9 +185,7 @@ def test_cancel_leaves_a_part_that_the_next_pull_completes(fake_hub: FakeHub) ->
         run_until_the_draft_is_there(fake_hub, one, planned)
     assert cached("parts") and TARGET_FILE not in contents()
     assert locks()[0].state_text() == "incomplete 1/2"
-    with pytest.raises(
-        InvalidInput, match=r"incomplete 1/2.*localspec pull qwen2.5-coder-1.5b --draft 0.5b-q4"
-    ):
+    with pytest.raises(InvalidInput, match=r"incomplete 1/2.*localspec pull qwen2.5-coder-1.5b --draft 0.5b-q4"):
         find_pair("qwen2.5-coder-1.5b")
     fake_hub.rate = 0
     pull(fake_hub)
@@ -234,9 +228,7 @@ def test_full_disk_leaves_a_resumable_part(fake_hub: FakeHub, monkeypatch: pytes
 def test_too_little_space_is_refused_before_the_first_gigabyte(
     fake_hub: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10**9, 9 * 10**8, 10**6)
-    )
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10**9, 9 * 10**8, 10**6))
     with pytest.raises(DownloadFailed, match=r"GB are needed and 0\.00 GB are free at .*--force"):
         pull(fake_hub)
     assert not cached("parts") and not locks()
@@ -470,11 +462,19 @@ def test_three_shards_and_a_draft(split_hub: FakeHub) -> None:
 
 def test_mixed_shards_are_refused_before_the_download(split_hub: FakeHub) -> None:
     parts = split_bytes(5, 3)
-    split_hub.add_repo(
-        "Qwen/Qwen2.5-7B-Instruct-GGUF", dict(zip(SHARDS, [parts[0], parts[1], parts[1]], strict=True))
-    )
+    split_hub.add_repo("Qwen/Qwen2.5-7B-Instruct-GGUF", dict(zip(SHARDS, [parts[0], parts[1], parts[1]], strict=True)))
     with pytest.raises(UnreadableFile, match="says it is file 2 of 3, found as file 3 of 3"):
         pull(split_hub, "qwen2.5-7b", "none")
+
+
+def test_a_hub_that_lies_about_names_writes_nothing_outside(fake_hub: FakeHub, tmp_path: Path) -> None:
+    fake_hub.add_repo("acme/Evil-GGUF", {"../../../../escape-Q8_0.gguf": TARGET})
+    with pytest.raises(UnknownName):
+        pull(fake_hub, "hf:acme/Evil-GGUF", "none")
+    fake_hub.fault("GET", "/api/", status=200, body=b'{"id": "a/b", "sha": "../../x", "siblings": []}')
+    with pytest.raises(DownloadFailed, match="states no commit"):
+        pull(fake_hub, draft="none")
+    assert not list(tmp_path.rglob("*escape*"))
 
 
 # --- the cache

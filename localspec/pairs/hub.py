@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from localspec import __version__
 from localspec.errors import DownloadFailed, InvalidInput, LocalspecError
-from localspec.pairs.hf_cache import lock_path
+from localspec.pairs.hf_cache import COMMIT, lock_path
 from localspec.pairs.listing import Listing, RepoFile
 
 if TYPE_CHECKING:
@@ -109,8 +109,10 @@ class Hub:
             )
             for one in info.siblings or ()
         )
+        if not COMMIT.fullmatch(info.sha or ""):  # it becomes part of a path here
+            raise DownloadFailed(f"{self.endpoint} states no commit for {repo}", "Check HF_ENDPOINT")
         licence = info.card_data.get("license") if info.card_data else None
-        return Listing(repo, info.sha or revision, files, bool(info.gated), str(licence or ""))
+        return Listing(repo, info.sha or "", files, bool(info.gated), str(licence or ""))
 
     def remote(self, repo: str, commit: str, path: str) -> Remote:
         """Where to fetch that file now. One request."""

@@ -131,7 +131,8 @@ class _Finder:
             files = self.on_disk(wished, "draft") or self.beside(target[0], named.model)
             if files and self.goes(target, files):
                 return PairFiles(name, target[0], files[0], target, files, lock=lock)
-            why = f"the recommended draft {named.model.name} is not on this disk"
+            what = "does not go with this file" if files else "is not on this disk"
+            why = f"the recommended draft {named.model.name} {what}"
         return PairFiles(name, target[0], None, target, why_no_draft=why, lock=lock)
 
     # --- one model

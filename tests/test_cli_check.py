@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - tables
 """`localspec check` and `localspec fit` as real processes."""
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.bigram import SIZE, BigramPair, english_table, vocabulary, write
+from tests.bigram import SIZE, BigramPair, english_table, write
 from tests.header_writer import header
 from tests.header_writer import vocabulary as words
 
@@ -27,7 +26,6 @@ def localspec(*arguments: object, code: int = 0) -> str:
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
     """A model whose tokens are all others, with something hostile among them."""
-    texts, _, _ = vocabulary()
     path = tmp_path / "foreign.gguf"
     write(path, english_table(), texts=[f"\x1b[31m{i}" for i in range(SIZE)])
     return path

@@ -104,3 +104,17 @@ def test_a_header_without_weights_is_cut_short(tmp_path: Path, bigram: BigramPai
     path = tmp_path / "short.gguf"
     path.write_bytes(header(tokens, types, [("blk.0.x", (32, 32), 1)]))
     assert "cut short" in localspec("check", bigram.target, path, code=2)
+
+
+def test_run_refuses_what_does_not_fit_before_loading(bigram: BigramPair) -> None:
+    arguments = ["run", bigram.target, "The", "--draft", bigram.draft, "--ctx", 2_000_000_000, "-n", "2"]
+    done = subprocess.run([*LOCALSPEC, *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 4 and done.stdout == ""
+    assert done.stderr.startswith("error: RAM needs ") and "localspec fit" in done.stderr
+
+
+def test_run_refuses_a_foreign_draft(bigram: BigramPair, foreign: Path) -> None:
+    arguments = ["run", bigram.target, "The", "--draft", foreign, "-n", "2"]
+    done = subprocess.run([*LOCALSPEC, *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3 and "cannot draft for" in done.stderr
+    assert "localspec check" in done.stderr and "\x1b" not in done.stderr

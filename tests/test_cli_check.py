@@ -62,6 +62,19 @@ def test_a_swapped_pair_stops(tmp_path: Path, bigram: BigramPair) -> None:
     assert good["verdict"] == "identical" and not good["swapped"]
 
 
+def test_every_model_on_this_disk_has_a_reason(bigram: BigramPair, foreign: Path) -> None:
+    (foreign.parent / "broken.gguf").write_bytes(b"GGUF")
+    large, small = foreign.parent / "large.gguf", foreign.parent / "target.gguf"
+    write(large, english_table(), rows=SIZE + 100)
+    write(small, english_table())
+    answer = json.loads(localspec("check", small, "--all", "--json"))
+    verdicts = {Path(row["name"]).name: (row["verdict"], row["reason"]) for row in answer["drafts"]}
+    assert verdicts.keys() == {"foreign.gguf", "large.gguf"}
+    assert verdicts["large.gguf"] == ("swapped", "draft is larger than target; swap them")
+    assert verdicts["foreign.gguf"][0] == "refused" and "differ in text" in verdicts["foreign.gguf"][1]
+    assert "refused   " in localspec("check", small, "--all")
+
+
 def test_bad_files_are_usage_errors(bigram: BigramPair, tmp_path: Path) -> None:
     (tmp_path / "x.gguf").write_bytes(b"PK\x03\x04 a zip archive, really")
     assert "zip archive" in localspec("check", bigram.target, tmp_path / "x.gguf", code=2)

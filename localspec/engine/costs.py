@@ -46,7 +46,7 @@ class Costs:
     @property
     def known(self) -> bool:
         """Whether the target was ever timed; decisions by time need that."""
-        return self.target.known
+        return bool(self.target.curve)
 
     def verify_seconds(self, rows: int, position: int) -> float:
         """A target pass of `rows` rows at this depth of context."""
@@ -75,11 +75,8 @@ class Costs:
         """What plain decoding takes for one token at each of these positions, on the machine as it is now."""
         return sum(self.round_seconds(1, position) for position in positions)
 
-    def observe(self, round_: Round, draft_passes: int | None = None) -> None:
-        """Learn from a finished round. `draft_passes`: where one more was run than guesses were made.
-
-        Round 0 is the end of prefill and says nothing about decoding.
-        """
+    def observe(self, round_: Round) -> None:
+        """Learn from a finished round. Round 0 is the end of prefill and says nothing about decoding."""
         if round_.index == 0:
             return
         rows = round_.verified + 1
@@ -97,8 +94,9 @@ class Costs:
         else:
             self.host_row_seconds = min(host, 0.05 * self.round_seconds(1, round_.position))
         if round_.catch_up_rows:
-            passes = len(round_.drafted) if draft_passes is None else draft_passes
-            self._observe_draft(round_.catch_up_rows, passes, round_.position, round_.draft_seconds)
+            self._observe_draft(
+                round_.catch_up_rows, len(round_.drafted), round_.position, round_.draft_seconds
+            )
 
     def observe_catch_up(self, rows: int, position: int, seconds: float) -> None:
         """Learn from a draft pass that only caught up (its share of a prefill, for example)."""
@@ -108,7 +106,7 @@ class Costs:
         """A round's draft passes are timed together: the first of `first_rows` rows, the others of one."""
         if passes < 1 or seconds <= 0:
             return
-        if passes == 1 or not self.draft.known:
+        if passes == 1 or not self.draft.curve:
             self.draft.observe(first_rows if passes == 1 else 1, position, seconds / passes)
             return
         step = self.draft.seconds(1, position)

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from localspec.engine.acceptance import ModelAcceptance
-from localspec.engine.controller import AdaptiveController, Controller, Plan, Situation
+from localspec.engine.adaptive import AdaptiveController
+from localspec.engine.controller import Controller, Plan, Situation
 from localspec.engine.costs import Costs, calibrate
 from localspec.engine.machine_profiles import MachineProfile
 from localspec.engine.ngram_index import NO_MATCH, Match, NgramIndex
 from localspec.engine.records import Provenance, Round
 
 MAX_DRAFT = 32
-LOOK=True
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,8 @@ def replay(
     trace: Trace, profile: MachineProfile, controller: Controller, seed: int = 0, repeats: int = 1, model: bool = True
 ) -> Outcome:
     """Run one policy over a text, `repeats` times in a row as one long answer."""
-    machine, rounds = Machine(profile, seed), []
+    machine = Machine(profile, seed)
+    rounds: list[Round] = []
     controller.begin(related=False)
     drafted_to = len(trace.prompt)  # tokens that the draft model has decoded
     position = len(trace.prompt) + 1
@@ -229,19 +230,15 @@ def _play(
     machine: Machine,
     index: int,
 ) -> Round:
-    made, passes, draft_seconds, catch_up, kept = 0, 0, 0.0, 0, 0
+    made, draft_seconds, catch_up, kept = 0, 0.0, 0, 0
     confidences: tuple[float, ...] = ()
     if plan.drafter == "model":
         chain = trace.confidences[at]
         limit = min(plan.length, len(chain))
         while made < limit and controller.go_on(chain[:made]):
-            passes += 1
-            # A greedy guess's confidence is the largest of its distribution: known before the guess is made.
-            if LOOK and trace.temperature == 0 and made and not controller.go_on(chain[:made], chain[made]):
-                break
             made += 1
         confidences, kept, catch_up = chain[:made], min(made, luck.kept[at]), situation.catch_up_rows
-        draft_seconds = machine.draft_passes(catch_up, passes, situation.position)
+        draft_seconds = machine.draft_passes(catch_up, made, situation.position)
     elif plan.drafter == "lookup":
         made = min(plan.length, len(situation.lookup_ids))
         confidences, kept = (1.0,) * made, min(made, luck.copied[at])

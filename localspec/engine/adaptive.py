@@ -1,12 +1,12 @@
 """The controller that decides by time.
 
-Let R be the long-run rate in tokens per second, never below plain decoding. Time spent on a guess could have made
-tokens at rate R, so a guess is worth its time while
+Let R be the long-run rate in tokens per second, never below plain decoding. Time spent on a guess could have
+made tokens at rate R, so a guess is worth its time while
 
     P(all guesses so far are kept, and this one too)  >  R * (draft step + one more row in the target's pass)
 
-looking ahead over several guesses, because rows may come in steps. A draft whose first guess is not worth it has
-length 0. Prices below are times, expressed in the tokens that rate R makes of them.
+looking ahead over several guesses, because rows may come in steps. A draft whose first guess is not worth it
+has length 0. Prices below are times, expressed in the tokens that rate R makes of them.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class AdaptiveController:
         return max(1.0, (met + (self._possible or met)) / 2)
 
     def begin(self, related: bool) -> None:
-        """An answer begins. What was learned of the last text goes with it; what of the pair and machine, stays."""
+        """An answer begins. What was learned of the pair stays; what of another text is forgotten."""
         self.changes = []
         self._before = NO_DRAFT_BEFORE
         if not related:
@@ -224,7 +224,7 @@ class AdaptiveController:
             return -1.0
         # A length set beforehand is calculated; what stopping by confidence adds to it is met.
         step, prices, steady = self._step_price, self._row_prices, self.acceptance.steady
-        gain, chance, best, possible = 0.0, self.acceptance.first.values[self._before], -1.0, 1.0
+        gain, chance, best, possible = 0.0, self.acceptance.chance_first(self._before), -1.0, 1.0
         for length in range(1, min(situation.budget, self._longest) + 1):
             gain += chance
             price = length * step + prices[length]
@@ -309,8 +309,8 @@ class AdaptiveController:
     def _observe_value(self, round_: Round, plain: float) -> None:
         """What the draft could be expected to bring, and the plain steps it takes.
 
-        Tokens by the confidences, time by the costs, both as they are known now: far less noise than counting, and
-        the two models see to it that they are true.
+        Tokens by the confidences, time by the costs, both as they are known now: far less noise than
+        counting, and the two models see to it that they are true.
         """
         self._judge(round_.confidences[: round_.verified])
         costs, position = self.costs, round_.position
@@ -365,7 +365,7 @@ class AdaptiveController:
             return "nothing worth copying"
         costs, position = self.costs, situation.position
         step, verify = costs.draft_step_seconds(position), costs.verify_seconds(2, position)
-        buys = 1 + self.acceptance.first.values[self._before]
+        buys = 1 + self.acceptance.chance_first(self._before)
         plain = (step + verify) / max(costs.round_seconds(1, position), 1e-9)
         return (
             f"draft step {step * 1e3:.1f} ms + verify {verify * 1e3:.1f} ms buys {buys:.1f} tokens; "

@@ -4,8 +4,9 @@
     while controller.go_on(confidences): guess()    # after each guess of the draft model
     controller.observe(round)                       # after it
 
-Pure: events in, decisions out, no clock. No decision depends on which token was sampled from a draft distribution,
-other than to stop after it. `FixedController` obeys an order; `adaptive.AdaptiveController` decides by time.
+Pure: events in, decisions out, no clock. No decision depends on which token was sampled from a draft
+distribution, other than to stop after it. `FixedController` obeys an order; `adaptive.AdaptiveController`
+decides by time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Situation:
     budget: int
     """Guesses that may be made at most: by the context, the tokens left to make, and the widest pass."""
     catch_up_rows: int = 1
-    """Rows the draft model would decode before its first guess, `last` included (1 or 2 from round to round)."""
+    """Rows the draft model would decode before its first guess, `last` included: mostly 1 or 2."""
     has_model: bool = False
     lookup_ids: tuple[int, ...] = ()
     """What lookup offers to continue with; () where nothing matches or lookup is not offered."""

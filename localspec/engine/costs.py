@@ -41,7 +41,8 @@ class Costs:
         """Sampling, rewinding and bookkeeping, per row of a round."""
         self.last_rows = 1
         """Width of the latest target pass."""
-        self._same_width = self._other_width = 0.0  # how far passes were from what was expected, in log seconds
+        # How far passes of the last one's width, and of another, were from what was expected, in log seconds.
+        self._same_width = self._other_width = 0.0
 
     @property
     def known(self) -> bool:
@@ -58,7 +59,7 @@ class Costs:
 
     @property
     def switch_share(self) -> float:
-        """What a pass takes longer when its width is not the last one's (graphs are rebuilt), as a share of it."""
+        """What a pass takes longer, as a share, when its width is not the last one's: graphs are rebuilt."""
         return max(0.0, self._other_width - self._same_width - _SWITCH_DOUBT)
 
     def draft_step_seconds(self, position: int) -> float:
@@ -147,8 +148,8 @@ def calibrate(
 ) -> Costs:
     """Time a few widths of the target and the draft's step; within `budget_seconds` after a warm-up pass.
 
-    The callables run one pass and return its seconds. The default budget is the larger of 2 s and 10 plain steps.
-    Narrow widths come first; a width that would not fit in what is left is not timed.
+    The callables run one pass and return its seconds. The default budget is the larger of 2 s and 10 plain
+    steps. Narrow widths come first; a width that would not fit in what is left is not timed.
     """
     costs = Costs()
     time_pass(1)

@@ -1,9 +1,10 @@
 """Machines to simulate: how long passes take there, relative to one plain step of the target.
 
-The two-core machine was measured (Qwen2.5-Coder-1.5B target, 0.5B Q4_0 draft, llama.cpp on CPU, AVX-512). The others
-are estimates: plain step = bytes of the weights / memory bandwidth / 0.7; draft step = the same for the draft plus
-launch overhead; rows from kernel structure (CUDA matrix-vector kernels serve up to 8 rows, then matrix-matrix ones
-take over; Metal has small-batch kernels for 2..8 rows that cost a little each; CPUs run out of arithmetic).
+The two-core machine was measured (Qwen2.5-Coder-1.5B target, 0.5B Q4_0 draft, llama.cpp on CPU, AVX-512).
+The others are estimates: plain step = bytes of the weights / memory bandwidth / 0.7; draft step = the same
+for the draft plus launch overhead; rows from kernel structure (CUDA matrix-vector kernels serve up to 8
+rows, then matrix-matrix ones take over; Metal has small-batch kernels for 2..8 rows that cost a little
+each; CPUs run out of arithmetic).
 """
 
 from __future__ import annotations
@@ -79,7 +80,14 @@ PROFILES = (
         "laptop-cpu-7b-0.5b", 0.11, _LAPTOP, 0.11, 0.4, noise=0.06, spike_chance=0.01, context_growth=0.04
     ),
     MachineProfile(
-        "two-cores-bf16", 0.097, _TWO_CORES_BF16, 0.12, 0.8, noise=0.05, spike_chance=0.01, context_growth=0.05
+        "two-cores-bf16",
+        0.097,
+        _TWO_CORES_BF16,
+        0.12,
+        0.8,
+        noise=0.05,
+        spike_chance=0.01,
+        context_growth=0.05,
     ),
     MachineProfile(
         "two-cores-q4_k_m",

@@ -3,9 +3,9 @@
     log seconds = level[rows] + depth[context bucket] + drift
 
 `level` is the shape of the curve and moves slowly; `depth` grows with the context; `drift` is what the whole
-machine does to every pass (a busy neighbour, a throttled chip) and moves fast. Each observation is shared out
-among the three by how uncertain each is (a Kalman filter without cross terms). Spikes hardly count. Widths that
-were never seen are interpolated.
+machine does to every pass (a busy neighbour, a throttled chip) and moves fast. Each observation is shared
+out among the three by how uncertain each is (a Kalman filter without cross terms). Spikes hardly count.
+Widths that were never seen are interpolated.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class PassTimes:
         self._build()
 
     def _believe(self, surprise: float, total: float, level: Level) -> float:
-        """The part of a surprise to learn from: hardly any of a spike, all of it when a width keeps surprising."""
+        """The part of a surprise to learn from: hardly any of a spike, all when a width keeps surprising."""
         limit = _SPIKE * math.sqrt(total)
         side = 1 if surprise > limit else -1 if surprise < -limit else 0
         level.strikes = level.strikes + side if side * level.strikes > 0 else side
@@ -144,7 +144,7 @@ class PassTimes:
         return depth
 
     def _build(self) -> None:
-        """The curve through what was seen: straight between two widths, beyond the last with the mean slope."""
+        """The curve through what was seen: straight between widths, with the mean slope beyond the last."""
         levels = sorted(self._levels.items())
         self._built = {rows: level.mean for rows, level in levels}
         freshness = [1 / (1 + self._passes - level.seen) for _, level in levels]
@@ -183,8 +183,8 @@ class PassTimes:
 def _rising(points: list[tuple[int, float]], weights: list[float]) -> list[tuple[int, float]]:
     """More rows never take less time, but for the step from one row to two: other kernels run there.
 
-    Neighbours out of order share their mean (pool adjacent violators), so that noise does not make a wider pass
-    look free; the fresher of two that contradict each other weighs more.
+    Neighbours out of order share their mean (pool adjacent violators), so that noise does not make a wider
+    pass look free; the fresher of two that contradict each other weighs more.
     """
     pools: list[tuple[float, float, int]] = []  # mean, weight, points
     head = 1 if points[0][0] == 1 else 0

@@ -1,8 +1,9 @@
 """Being off, and how to find out that it is time to be on again: what guessing may cost when it does not pay.
 
-Two accounts. Probes, the looks whether the draft model pays again, may lose 1 % of all time: the worst case of a
-probe must fit in what is left, so that the bound is a fact. Drafts that the models of cost and acceptance called
-worth it may lose a few plain steps beyond what they gain; then those models are wrong here, and drafting waits.
+Two accounts. Probes, the looks whether the draft model pays again, may lose 1 % of all time: the worst case
+of a probe must fit in what is left, so that the bound is a fact. Drafts that the models of cost and
+acceptance called worth it may lose a few plain steps beyond what they gain; then those models are wrong
+here, and drafting waits.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Probing:
         return self._balance > 0.0
 
     def length(self, longest: int, loss: Callable[[int], float]) -> int:
-        """Guesses of a probe now, 0 for no probe. `loss`: seconds that a draft of n loses when all are rejected."""
+        """Guesses of a probe now, 0 for none. `loss`: seconds that a draft of n loses if all are rejected."""
         if self.quiet < self._gap or self.blocked:
             return 0
         left = PROBE_SHARE * self._elapsed - self._lost_seconds

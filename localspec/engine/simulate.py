@@ -1,9 +1,9 @@
 """Replay recorded draft chains under machine profiles, without a model and without a clock.
 
-A trace is one text: `{kind, temperature, prompt: [ids], output: [ids], chains}`, where `chains[i]` is what a draft
-chain from the i-th output position met: `[token id, draft confidence, probability of being kept]` per guess. What
-lookup would have offered follows from prompt and output. Every policy meets the same luck: whether the k-th guess at
-a position is kept is drawn once per trace and seed.
+A trace is one text: `{kind, temperature, prompt: [ids], output: [ids], chains}`, where `chains[i]` is what
+a draft chain from the i-th output position met: `[token id, draft confidence, probability of being kept]`
+per guess. What lookup would have offered follows from prompt and output. Every policy meets the same luck:
+whether the k-th guess at a position is kept is drawn once per trace and seed.
 """
 
 from __future__ import annotations
@@ -187,7 +187,12 @@ class Outcome:
 
 
 def replay(
-    trace: Trace, profile: MachineProfile, controller: Controller, seed: int = 0, repeats: int = 1, model: bool = True
+    trace: Trace,
+    profile: MachineProfile,
+    controller: Controller,
+    seed: int = 0,
+    repeats: int = 1,
+    model: bool = True,
 ) -> Outcome:
     """Run one policy over a text, `repeats` times in a row as one long answer."""
     machine = Machine(profile, seed)
@@ -267,7 +272,9 @@ def calibrated_costs(profile: MachineProfile, seed: int = 0) -> Costs:
     return calibrate(lambda rows: machine.target_pass(rows, 0), lambda: machine.draft_passes(1, 1, 0))
 
 
-def adaptive(profile: MachineProfile, seed: int = 0, acceptance: ModelAcceptance | None = None) -> AdaptiveController:
+def adaptive(
+    profile: MachineProfile, seed: int = 0, acceptance: ModelAcceptance | None = None
+) -> AdaptiveController:
     """Our controller, fresh but for its calibration."""
     return AdaptiveController(calibrated_costs(profile, seed), acceptance, longest=8)
 
@@ -275,8 +282,8 @@ def adaptive(profile: MachineProfile, seed: int = 0, acceptance: ModelAcceptance
 def clairvoyant_seconds(trace: Trace, profile: MachineProfile, seed: int = 0, model: bool = True) -> float:
     """The least time any policy could have needed with this luck, all of it known in advance.
 
-    Dynamic programming from the end of the text; noise, spikes, context growth and catch-up are left out, which only
-    makes the bound stricter.
+    Dynamic programming from the end of the text; noise, spikes, context growth and catch-up are left out,
+    which only makes the bound stricter.
     """
     luck, count = Luck(trace, seed), len(trace.output)
     best = [0.0] * (count + 1)

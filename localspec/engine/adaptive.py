@@ -41,8 +41,8 @@ _OPTIMISM = 0.06  # tokens that a draft is given the benefit of the doubt for, w
 _FIRST_TRUST = 6  # guesses in a draft, until one of that length was kept whole
 _DEBT_ROUNDS = 8  # catching up is an investment in about so many rounds
 _PREFILL_ROUNDS = 60  # and reading the prompt in so many
-_REFERENCE_ROUNDS = 64  # rounds without a plain pass, at most
-_REFERENCE_AT_LEAST = 12
+_REFERENCE_ROUNDS = (16, 64)  # rounds without a plain pass at most: the first time, later
+_REFERENCE_AT_LEAST = 10
 _REFERENCE_CHANGE = 1.2  # of all pass times, that a plain pass has to confirm
 _QUIET_ROUNDS = 6  # rounds without a draft until the state reads off
 _LOOK_AHEAD = 8
@@ -109,6 +109,7 @@ class AdaptiveController:
         # The last plain pass.
         self._rounds = self._reference_round = 0
         self._reference_scale = 1.0
+        self._references = 0
 
     @property
     def long_run_speedup(self) -> float:
@@ -196,7 +197,7 @@ class AdaptiveController:
     def _wants_reference(self, situation: Situation) -> bool:
         """Whether a plain pass is due: drafts are held against it, and only making one measures it."""
         since = self._rounds - self._reference_round
-        if since >= _REFERENCE_ROUNDS:
+        if since >= _REFERENCE_ROUNDS[min(self._references, 1)]:
             return True
         change = self.costs.target.scale(situation.position) / self._reference_scale
         return since >= _REFERENCE_AT_LEAST and not 1 / _REFERENCE_CHANGE < change < _REFERENCE_CHANGE
@@ -298,6 +299,7 @@ class AdaptiveController:
         if round_.drafter == "none":
             self.probing.observe_plain(tokens, seconds)
             self._reference_round = self._rounds
+            self._references += 1
             self._reference_scale = self.costs.target.scale(round_.position)
         elif self._is_probe:
             self.probing.observe_probe(tokens - steps, plain, seconds)

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from statistics import median
+from statistics import median, median_low
 from typing import TYPE_CHECKING, Any
 
 from localspec.engine.pass_times import MAX_ROWS, PassTimes
@@ -172,7 +172,7 @@ def calibrate(
             seconds = time_pass(rows)
             spent += seconds
             times.setdefault(rows, []).append(seconds)
-            costs.target.set(rows, median(times[rows]))
+            costs.target.set(rows, median_low(times[rows]))
     return costs
 
 

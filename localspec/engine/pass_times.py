@@ -19,8 +19,8 @@ MAX_ROWS = 65
 """Widest pass kept apart: a draft of 64 and the token before it."""
 
 _NOISE = 0.08**2  # variance of one pass, in log seconds
-_UNSEEN_NOISE = 0.25**2  # the first sight of a width may be a spike: believe half of it
-_UNSEEN_LEVEL = 0.25**2
+_BEYOND = 0.25**2  # a width beyond all that were seen, and
+_BETWEEN = 0.12**2  # one between two. Their first pass may be a spike as well: half of it is believed
 _UNSEEN_DEPTH = 0.15**2
 _LEVEL_WALK = 0.004**2
 _DEPTH_WALK = 0.002**2
@@ -31,7 +31,7 @@ _SPIKE_SHARE = 0.25  # ... and counts for so much of that,
 _STRIKES = 3  # unless so many in a row say the same of one width
 _REBUILD = 0.01  # the curve is rebuilt when a level has moved by this much
 _DEFAULT_SLOPE = 0.3  # extra time of a row, in passes of one row, before anything else is known
-_FIRST_BUCKET = 512  # tokens of context in the first bucket; each further one doubles
+_BUCKET = 512  # tokens of context
 
 
 class Level:
@@ -72,7 +72,7 @@ class PassTimes:
 
     def scale(self, position: int) -> float:
         """What the context's depth and the machine's mood multiply the curve by."""
-        bucket = (position // _FIRST_BUCKET).bit_length()
+        bucket = position // _BUCKET
         if bucket != self._bucket:
             self._scale = math.exp(self._depth(bucket).mean + self._drift.mean)
             self._bucket = bucket
@@ -99,10 +99,11 @@ class PassTimes:
         level = self._levels.get(rows)
         noise = _NOISE
         if level is None:
-            noise = _UNSEEN_NOISE if self._levels else 0.0
+            doubt = _BETWEEN if any(rows < other for other in self._levels) else _BEYOND
+            noise = doubt if self._levels else 0.0
             guess = math.log(self.curve[rows]) if self.curve else log_seconds
-            level = self._levels[rows] = Level(guess, _UNSEEN_LEVEL)
-        depth, drift = self._depth((position // _FIRST_BUCKET).bit_length()), self._drift
+            level = self._levels[rows] = Level(guess, doubt)
+        depth, drift = self._depth(position // _BUCKET), self._drift
         total = level.variance + depth.variance + drift.variance + noise
         surprise = self._believe(log_seconds - level.mean - depth.mean - drift.mean, total, level)
         total = level.variance + depth.variance + drift.variance + noise
@@ -135,11 +136,13 @@ class PassTimes:
     def _depth(self, bucket: int) -> Level:
         depth = self._depths.get(bucket)
         if depth is None:
+            depth = Level(0.0, 0.0)
             if self._depths:
                 nearest = min(self._depths, key=lambda known: abs(known - bucket))
                 depth = Level(self._depths[nearest].mean, _UNSEEN_DEPTH)
-            else:
-                depth = Level(0.0, 0.0)
+                if nearest < bucket:  # what looked like drift on the way here was the growing context
+                    depth.mean += max(0.0, self._drift.mean)
+                    self._drift.mean = min(0.0, self._drift.mean)
             self._depths[bucket] = depth
         return depth
 
@@ -174,7 +177,7 @@ class PassTimes:
         """The inverse of `to_dict`. ValueError, KeyError or TypeError when it cannot be that."""
         times = cls()
         times._levels = _levels(stored["levels"], 1, MAX_ROWS)
-        times._depths = _levels(stored["depths"], 0, 40)
+        times._depths = _levels(stored["depths"], 0, 1 << 16)
         if times._levels:
             times._build()
         return times

@@ -165,7 +165,7 @@ def test_a_plain_pass_is_made_now_and_then_to_measure_plain() -> None:
             controller.observe(finished(index, plan, 0, 0, 0.1))
         else:
             controller.observe(finished(index, plan, 4, 4, 0.108, 0.999))
-    assert plain_at == [17, 82, 147]
+    assert plain_at == [25, 154]
 
 
 def test_decisions_do_not_depend_on_which_tokens_were_sampled() -> None:

@@ -39,9 +39,11 @@ _VALUE_MEMORY = 0.94  # per round
 _PROBE_MEMORY = 0.7  # a probe is news
 _OPTIMISM = 0.06  # tokens that a draft is given the benefit of the doubt for, while drafting is ahead
 _FIRST_TRUST = 6  # guesses in a draft, until one of that length was kept whole
+_COPY_RISK = 2.0  # plain steps that a copy may lose at most, until one was kept whole
+_FIRST_COPY = (8, 16)  # guesses in it, whatever the risk
 _DEBT_ROUNDS = 8  # catching up is an investment in about so many rounds
 _PREFILL_ROUNDS = 60  # and reading the prompt in so many
-_REFERENCE_ROUNDS = (16, 64)  # rounds without a plain pass at most: the first time, later
+_REFERENCE_ROUNDS = (24, 128)  # rounds without a plain pass at most: the first time, later
 _REFERENCE_AT_LEAST = 10
 _REFERENCE_CHANGE = 1.2  # of all pass times, that a plain pass has to confirm
 _QUIET_ROUNDS = 6  # rounds without a draft until the state reads off
@@ -136,6 +138,7 @@ class AdaptiveController:
 
     def _forget_text(self) -> None:
         self.lookup = LookupAcceptance()
+        self._trusted_copy = 0
         self._tokens = self._steps = _RATE_PRIOR
         self._possible = 0.0
         self._values = [_Value() for _ in range(4)]  # by what happened to the round before
@@ -204,9 +207,10 @@ class AdaptiveController:
 
     def _lookup_gain(self, situation: Situation) -> tuple[int, float]:
         """The best length of a copy, and the tokens it gains over plain (negative: it loses)."""
-        offered = min(len(situation.lookup_ids), situation.budget, MAX_LOOKUP_DRAFT)
-        if not offered or self._drafter == "model":
+        if not situation.lookup_ids or self._drafter == "model":
             return 0, -1.0
+        trusted = self._length or self._trusted_copy or self._first_copy()
+        offered = min(len(situation.lookup_ids), situation.budget, trusted)
         chances, match, prices = self.lookup.chances, situation.lookup_match, self._row_prices
         best_length, best, gain, chance = 1, -1.0, 0.0, 1.0
         for length in range(1, offered + 1):
@@ -217,7 +221,7 @@ class AdaptiveController:
                 best_length, best = length, gain - prices[length]
             if chance < _NEGLIGIBLE:
                 break
-        return best_length if self._length is None else min(offered, self._length), best
+        return best_length if self._length is None else offered, best
 
     def _model_gain(self, situation: Situation) -> float:
         """The tokens that a draft of the model gains over plain (negative: it loses)."""
@@ -328,6 +332,8 @@ class AdaptiveController:
             if accepted >= self._trusted:
                 self._trusted = min(self._longest, 2 * accepted)
             self.acceptance.observe(round_.confidences, verified, accepted, self._before)
+        if round_.drafter == "lookup":
+            self._trust_copies(verified, accepted)
         if not verified:
             self._before = NO_DRAFT_BEFORE
         else:
@@ -340,6 +346,16 @@ class AdaptiveController:
             while agreed < judged and offer[agreed] == emitted[agreed]:
                 agreed += 1
             self.lookup.observe(self._situation.lookup_match, judged, agreed)
+
+    def _first_copy(self) -> int:
+        affordable = sum(price <= _COPY_RISK * self._rate for price in self._row_prices[1:])
+        return max(_FIRST_COPY[0], min(_FIRST_COPY[1], affordable))
+
+    def _trust_copies(self, verified: int, accepted: int) -> None:
+        if accepted == verified >= (self._trusted_copy or self._first_copy()):
+            self._trusted_copy = min(MAX_LOOKUP_DRAFT, 2 * verified)
+        elif 2 * accepted < verified:
+            self._trusted_copy = max(self._first_copy(), self._trusted_copy // 2)
 
     # --- being off ------------------------------------------------------------------------------------
 

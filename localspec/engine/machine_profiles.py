@@ -77,14 +77,14 @@ PROFILES = (
     MachineProfile("rtx3060-7b-0.5b", 0.0187, _CUDA_SMALL, 0.12, 0.06, host_row=0.004, rebuild=0.01),
     MachineProfile("m3-7b-1.5b", 0.067, _METAL, 0.28, 0.2, host_row=0.001, context_growth=0.02),
     MachineProfile(
-        "laptop-cpu-7b-0.5b", 0.11, _LAPTOP, 0.11, 0.4, noise=0.06, spike_chance=0.01, context_growth=0.04
+        "laptop-cpu-7b-0.5b", 0.11, _LAPTOP, 0.11, 0.35, noise=0.06, spike_chance=0.01, context_growth=0.04
     ),
     MachineProfile(
         "two-cores-bf16",
         0.097,
         _TWO_CORES_BF16,
         0.12,
-        0.8,
+        0.5,
         noise=0.05,
         spike_chance=0.01,
         context_growth=0.05,
@@ -94,13 +94,13 @@ PROFILES = (
         0.036,
         _TWO_CORES_Q4_K_M,
         0.36,
-        0.8,
+        0.5,
         noise=0.05,
         spike_chance=0.01,
         context_growth=0.08,
         pays=False,
     ),
     MachineProfile(
-        "two-cores-q4_0", 0.034, _TWO_CORES_Q4_0, 0.36, 0.8, noise=0.05, spike_chance=0.01, pays=False
+        "two-cores-q4_0", 0.034, _TWO_CORES_Q4_0, 0.36, 0.5, noise=0.05, spike_chance=0.01, pays=False
     ),
 )

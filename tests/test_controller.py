@@ -15,12 +15,12 @@ from localspec.engine.records import Round
 
 def cheap_rows() -> Costs:
     """A GPU: rows nearly free, a draft step a tenth of a plain one."""
-    return calibrate(lambda rows: 0.1 * (1 + 0.02 * (rows - 1)), lambda: 0.01)
+    return calibrate(lambda rows: 0.1 * (1 + 0.02 * (rows - 1)), lambda rows: 0.01 + 0.001 * (rows - 1))
 
 
 def dear_rows() -> Costs:
     """Few CPU cores and a 4-bit target: every row costs most of a plain step."""
-    return calibrate(lambda rows: 0.1 * (1 + 0.8 * (rows - 1)), lambda: 0.035)
+    return calibrate(lambda rows: 0.1 * (1 + 0.8 * (rows - 1)), lambda rows: 0.035 + 0.01 * (rows - 1))
 
 
 def situation(**changes: object) -> Situation:

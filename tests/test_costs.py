@@ -32,7 +32,7 @@ def test_calibration_interpolates_between_the_widths_it_timed() -> None:
         asked.append(rows)
         return curve_times(rows)
 
-    costs = calibrate(time_pass, lambda: 0.012)
+    costs = calibrate(time_pass, lambda rows: 0.012)
     assert set(asked) == {1, 2, 4, 8}
     for rows in (1, 2, 3, 6, 8):
         assert costs.verify_seconds(rows, 0) == pytest.approx(curve_times(rows), rel=1e-6)
@@ -137,7 +137,7 @@ def test_a_cliff_is_learned_in_a_few_passes() -> None:
 
 
 def test_draft_time_is_shared_out_between_steps_and_catch_up() -> None:
-    costs = calibrate(curve_times, lambda: 0.02)
+    costs = calibrate(curve_times, lambda rows: 0.02)
     for index in range(40):
         costs.observe(
             make_round(4, curve_times(4), index=index + 1, catch_up_rows=1, draft_seconds=3 * 0.01)  # type: ignore[arg-type]
@@ -171,7 +171,7 @@ def test_width_changes_that_cost_are_noticed() -> None:
 
 
 def test_a_profile_survives_storage() -> None:
-    costs = calibrate(curve_times, lambda: 0.012)
+    costs = calibrate(curve_times, lambda rows: 0.012)
     for index in range(30):
         costs.observe(make_round(5, 1.3 * curve_times(5), 3000, index + 1, other_seconds=0.001))
     again = Costs.from_dict(json.loads(json.dumps(costs.to_dict())))
@@ -183,7 +183,7 @@ def test_a_profile_survives_storage() -> None:
 
 
 def spoil(change: Callable[[dict[str, object]], object]) -> dict[str, object]:
-    stored = calibrate(curve_times, lambda: 0.012).to_dict()
+    stored = calibrate(curve_times, lambda rows: 0.012).to_dict()
     change(stored)
     return stored
 

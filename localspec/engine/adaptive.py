@@ -360,7 +360,8 @@ class AdaptiveController:
     # --- being off ------------------------------------------------------------------------------------
 
     def _probe_length(self, situation: Situation) -> int:
-        if not situation.has_model:
+        longest = min(situation.budget, self._longest)
+        if not situation.has_model or not self._could_pay(longest):
             return 0
         costs, position = self.costs, situation.position
         step, plain = costs.draft_step_seconds(position), costs.round_seconds(1, position)
@@ -369,7 +370,12 @@ class AdaptiveController:
         def loss(guesses: int) -> float:
             return debt + guesses * step + costs.round_seconds(guesses + 1, position) - plain
 
-        return self.probing.length(min(situation.budget, self._longest), loss)
+        return self.probing.length(longest, loss)
+
+    def _could_pay(self, longest: int) -> bool:
+        """Whether a draft that is kept whole gains anything: if not, there is nothing to find out."""
+        step, prices = self._step_price, self._row_prices
+        return any(length > length * step + prices[length] for length in range(1, longest + 1))
 
     def _off(self, situation: Situation) -> str:
         if self.state == "on":

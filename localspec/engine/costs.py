@@ -1,6 +1,6 @@
 """What things cost here, in seconds: measured at load on a few widths, and by every round since.
 
-    costs = calibrate(time_pass, time_draft_step)
+    costs = calibrate(time_pass, time_draft_pass)
     costs.observe(round)
     costs.round_seconds(rows=4, position=900)   # a target pass of 4 rows and the host's work around it
     costs.plain_seconds(range(900, 950))        # what these 50 tokens would have taken without drafts
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 CALIBRATED_ROWS = (1, 2, 4, 8)
 """Widths timed at load; the others are interpolated, and learned when they are used."""
+
+CALIBRATED_DRAFT_ROWS = (1, 16)
+"""A draft step, and catching up."""
 
 _REPEATS = 3
 _LEAST_BUDGET = 2.0  # seconds
@@ -143,13 +146,13 @@ class Costs:
 
 def calibrate(
     time_pass: Callable[[int], float],
-    time_draft_step: Callable[[], float] | None = None,
+    time_draft_pass: Callable[[int], float] | None = None,
     budget_seconds: float | None = None,
 ) -> Costs:
-    """Time a few widths of the target and the draft's step; within `budget_seconds` after a warm-up pass.
+    """Time a few widths of both models; within `budget_seconds` after one warm-up pass of each.
 
-    The callables run one pass and return its seconds. The default budget is the larger of 2 s and 10 plain
-    steps. Narrow widths come first; a width that would not fit in what is left is not timed.
+    The callables run one pass of so many rows and return its seconds. The default budget is the larger of 2 s
+    and 10 plain steps. Narrow widths come first; a width that would not fit in what is left is not timed.
     """
     costs = Costs()
     time_pass(1)
@@ -157,11 +160,12 @@ def calibrate(
     budget = max(_LEAST_BUDGET, _BUDGET_STEPS * first) if budget_seconds is None else budget_seconds
     spent = first
     costs.target.set(1, first)
-    if time_draft_step is not None:
-        time_draft_step()
-        steps = [time_draft_step() for _ in range(_REPEATS)]
-        spent += sum(steps)
-        costs.draft.set(1, median(steps))
+    if time_draft_pass is not None:
+        time_draft_pass(1)
+        for rows in CALIBRATED_DRAFT_ROWS:
+            passes = [time_draft_pass(rows) for _ in range(_REPEATS)]
+            spent += sum(passes)
+            costs.draft.set(rows, median(passes))
     times: dict[int, list[float]] = {1: [first]}
     for repeat in range(_REPEATS):
         for rows in CALIBRATED_ROWS:

@@ -269,7 +269,7 @@ def _play(
 def calibrated_costs(profile: MachineProfile, seed: int = 0) -> Costs:
     """What calibration at load finds on this machine."""
     machine = Machine(profile, seed + 77)
-    return calibrate(lambda rows: machine.target_pass(rows, 0), lambda: machine.draft_passes(1, 1, 0))
+    return calibrate(lambda rows: machine.target_pass(rows, 0), lambda rows: machine.draft_passes(rows, 1, 0))
 
 
 def adaptive(

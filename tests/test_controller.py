@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -35,7 +36,9 @@ def draft(controller: AdaptiveController, confidence: float) -> int:
     return len(made)
 
 
-def finished(index: int, plan: Plan, made: int, accepted: int, seconds: float, confidence: float = 0.9) -> Round:
+def finished(
+    index: int, plan: Plan, made: int, accepted: int, seconds: float, confidence: float = 0.9
+) -> Round:
     return Round(
         index, 100 + index, plan.drafter if made else "none", (7,) * made, (confidence,) * made, made, accepted,
         (7,) * (accepted + 1), (), catch_up_rows=1 if plan.drafter == "model" else 0, verify_seconds=seconds,
@@ -140,7 +143,9 @@ def test_a_fixed_length_leaves_only_the_choice_of_the_drafter() -> None:
 
 
 def test_no_room_means_plain() -> None:
-    assert AdaptiveController(cheap_rows()).plan(situation(budget=0)) == Plan("none", 0, "no room for a draft")
+    assert AdaptiveController(cheap_rows()).plan(situation(budget=0)) == Plan(
+        "none", 0, "no room for a draft"
+    )
 
 
 def test_a_long_way_to_catch_up_counts_as_cost() -> None:
@@ -178,13 +183,9 @@ def test_decisions_do_not_depend_on_which_tokens_were_sampled() -> None:
             plan = controller.plan(situation())
             made = draft(controller, 0.3 + 0.01 * index)
             lengths.append(made)
-            rounded = finished(index, plan, made, made // 2, 0.11)
-            controller.observe(
-                Round(
-                    rounded.index, rounded.position, rounded.drafter, (token,) * made, rounded.confidences, made,
-                    made // 2, (token,) * (made // 2 + 1), (), catch_up_rows=1, verify_seconds=0.11,
-                )  # fmt: skip
-            )
+            round_ = finished(index, plan, made, made // 2, 0.11)
+            kept = (token,) * (made // 2 + 1)
+            controller.observe(replace(round_, drafted=(token,) * made, emitted=kept))
         return lengths
 
     assert run(3) == run(4)
@@ -211,7 +212,9 @@ def test_guesses_behind_a_rejection_are_not_counted() -> None:
     assert one.to_dict() == ten.to_dict()
 
 
-@pytest.mark.parametrize("stored", [{}, {"trend": 0, "steady": 3}, {"trend": 0.0, "steady": 0.5, "kept": [[9, 1]]}])
+@pytest.mark.parametrize(
+    "stored", [{}, {"trend": 0, "steady": 3}, {"trend": 0.0, "steady": 0.5, "kept": [[9, 1]]}]
+)
 def test_a_spoiled_acceptance_profile_is_refused(stored: dict[str, object]) -> None:
     with pytest.raises(ValueError):
         ModelAcceptance.from_dict(stored)

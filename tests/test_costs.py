@@ -146,7 +146,9 @@ def test_draft_time_is_shared_out_between_steps_and_catch_up() -> None:
     costs.observe_catch_up(65, 100, 0.01 + 64 * 0.002)
     for index in range(10):
         costs.observe(
-            make_round(3, curve_times(3), index=50 + index, catch_up_rows=41, draft_seconds=0.01 + 0.01 + 0.08)  # type: ignore[arg-type]
+            make_round(
+                3, curve_times(3), index=50 + index, catch_up_rows=41, draft_seconds=0.01 + 0.01 + 0.08
+            )  # type: ignore[arg-type]
         )
     assert costs.catch_up_seconds(41, 100) == pytest.approx(0.08, rel=0.2)
     assert costs.catch_up_seconds(1, 100) == 0.0

@@ -13,8 +13,12 @@ from localspec.errors import InvalidInput, UnreadableFile
 @click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--profile", "names", multiple=True, help="Simulate only this machine; may be repeated.")
 @click.option("--seeds", default=2, show_default=True, type=click.IntRange(1, 100), help="Runs per policy.")
-@click.option("--repeats", default=4, show_default=True, type=click.IntRange(1, 100), help="Times each text is read.")
-@click.option("--longest", default=8, show_default=True, type=click.IntRange(0, 64), help="Longest fixed draft.")
+@click.option(
+    "--repeats", default=4, show_default=True, type=click.IntRange(1, 100), help="Times each text is read."
+)
+@click.option(
+    "--longest", default=8, show_default=True, type=click.IntRange(0, 64), help="Longest fixed draft."
+)
 @click.option("--no-lookup", is_flag=True, help="Without offers of prompt lookup.")
 def simulate(
     traces: tuple[Path, ...],
@@ -40,7 +44,9 @@ def simulate(
         except (OSError, ValueError) as error:
             raise UnreadableFile(f"{path}: {error}", "Give JSON files of traces") from error
     rows = [
-        compare(text, known[name], range(seeds), repeats, longest) for name in names or known for text in texts
+        compare(text, known[name], range(seeds), repeats, longest)
+        for name in names or known
+        for text in texts
     ]
     for line in table(rows):
         click.echo(line)

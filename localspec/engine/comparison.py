@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from localspec.engine.controller import Controller, FixedController
+from localspec.engine.controller import Choice, Controller, FixedController
 from localspec.engine.machine_profiles import MachineProfile
 from localspec.engine.policies import ConfidenceCut, Heuristic, Recipe
 from localspec.engine.simulate import Trace, adaptive, clairvoyant_seconds, replay
@@ -58,10 +58,9 @@ def compare(
             replay(trace, profile, maker(profile, seed), seed, repeats).tokens_per_second for seed in seeds
         )
 
-    fixed = {f"K={k}": speed(lambda _, __, k=k: FixedController("model", k)) for k in range(longest + 1)}
+    fixed = {f"K={k}": speed(_fixed("model", k)) for k in range(longest + 1)}
     if any(offer.ids for offer in trace.offers):
-        for k in COPY_LENGTHS:
-            fixed[f"copy {k}"] = speed(lambda _, __, k=k: FixedController("lookup", k))
+        fixed |= {f"copy {k}": speed(_fixed("lookup", k)) for k in COPY_LENGTHS}
     best_setting = max(fixed, key=lambda name: fixed[name])
     runs = [seed * 1000 + repeat for seed in seeds for repeat in range(repeats)]
     seconds = mean(clairvoyant_seconds(trace, profile, run) for run in runs)
@@ -76,10 +75,16 @@ def compare(
     )
 
 
+def _fixed(drafter: Choice, length: int) -> PolicyMaker:
+    return lambda profile, seed: FixedController(drafter, length)
+
+
 def table(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """One line per text and machine, then the means and worst cases per machine."""
     names = list(POLICIES)
-    yield f"{'machine':20s} {'text':12s} {'best fixed':>16s} " + " ".join(f"{n:>9s}" for n in (*names, "bound"))
+    yield f"{'machine':20s} {'text':12s} {'best fixed':>16s} " + " ".join(
+        f"{n:>9s}" for n in (*names, "bound")
+    )
     for row in comparisons:
         best = f"{row.best_setting} x{row.best_fixed / row.plain:.2f}"
         shares = [row.of_best(name) for name in names] + [row.bound / row.best_fixed]

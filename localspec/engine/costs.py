@@ -1,9 +1,9 @@
 """What things cost here, in seconds: measured at load on a few widths, and by every round since.
 
-    costs = calibrate(time_pass, time_draft_pass)
-    costs.observe(round)
-    costs.round_seconds(rows=4, position=900)   # a target pass of 4 rows and the host's work around it
-    costs.plain_seconds(range(900, 950))        # what these 50 tokens would have taken without drafts
+costs = calibrate(time_pass, time_draft_pass)
+costs.observe(round)
+costs.round_seconds(rows=4, position=900)   # a target pass of 4 rows and the host's work around it
+costs.plain_seconds(range(900, 950))        # what these 50 tokens would have taken without drafts
 """
 
 from __future__ import annotations

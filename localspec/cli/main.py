@@ -44,6 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "localspec.cli.import_:import_models",
         "Use models of LM Studio, Ollama, llama.cpp or a folder",
     ),
+    "simulate": ("localspec.cli.simulate:simulate", "For developers: draft-length policies on recorded texts"),
 }
 
 

@@ -1,7 +1,8 @@
 """The thread that talks to the engine, so that a screen never waits for it.
 
-Work is queued and done in order: a message sent while models load waits for them, a draft swap asked for during an answer
-waits for its end. What happens is told to `tell`, called in this thread: it must only pass the news on.
+Work is queued and done in order: a message sent while models load waits for them, a draft swap asked for
+during an answer waits for its end. What happens is told to `tell`, called in this thread: it must only pass
+the news on.
 """
 
 from __future__ import annotations
@@ -85,7 +86,16 @@ class SwapFailed:
     error: Exception
 
 
-News = Opened | OpenFailed | AnswerBegan | AnswerEnded | DraftSwapped | SwapFailed | LoadProgress | PrefillProgress
+News = (
+    Opened
+    | OpenFailed
+    | AnswerBegan
+    | AnswerEnded
+    | DraftSwapped
+    | SwapFailed
+    | LoadProgress
+    | PrefillProgress
+)
 
 
 class Runner:
@@ -118,12 +128,16 @@ class Runner:
 
     def open(self, pair: str, options: LoadOptions) -> None:
         """Load a pair in place of the one that is open."""
+        self.unload()
+        self._work.put(lambda: self._do_open(pair, options))
+
+    def unload(self) -> None:
+        """End the engine's process, in the background."""
         self.stop()
         with self._lock:
             old, self._client, self._session = self._client, None, None
         if old is not None:
             threading.Thread(target=old.close, daemon=True).start()
-        self._work.put(lambda: self._do_open(pair, options))
 
     def ask(
         self, answer: Answer, make_request: Callable[[Session], GenerationRequest], writer: SessionWriter

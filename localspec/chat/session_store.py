@@ -86,7 +86,9 @@ def _summary(path: Path) -> SessionSummary | None:
         data, data.find(b"\n" + _MESSAGE)
     ).get("text", "")
     flat = " ".join(str(title).split())
-    return SessionSummary(path, flat[:200] or "(empty)", str(meta.get("pair", "")), found.st_mtime, found.st_size)
+    return SessionSummary(
+        path, flat[:200] or "(empty)", str(meta.get("pair", "")), found.st_mtime, found.st_size
+    )
 
 
 def _line_at(data: bytes, newline: int) -> dict[str, Any]:

@@ -24,6 +24,7 @@ class Reading:
     """One look at a running or finished answer. Rates are tokens per second; None = unknown."""
 
     tokens: int = 0
+    rounds: int = 0
     rate_now: float | None = None
     rate: float | None = None
     """Of the answer so far, its first token not counted."""
@@ -118,6 +119,7 @@ class Meter:
         verified = sum(round_.verified for round_ in recent)
         return Reading(
             tokens=stats.emitted if stats else self._tokens,
+            rounds=self._rounds,
             rate_now=_shown(_ratio(sum(len(round_.emitted) for round_ in recent), self._recent_seconds)),
             rate=rate,
             plain_rate=plain,

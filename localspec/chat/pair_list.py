@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from localspec.pairs.cleanup import Removal
 
 
+_GB_PER_PROCESSOR = 0.75
+"""Of a model file, for an answer that comes about as fast as it is read."""
+
+
 @dataclass(frozen=True, slots=True)
 class InstalledPair:
     """One row."""
@@ -147,11 +151,11 @@ def machine_summary() -> str:
 
 
 def recommended_pair() -> CatalogEntry | None:
-    """The largest catalog model with a draft whose 4-bit file takes at most 60 % of the memory."""
-    from localspec.machine import total_memory
+    """The largest catalog model with a draft that this machine's memory and processors can carry."""
+    from localspec.machine import total_memory, usable_cpus
     from localspec.pairs.catalog import load_catalog
 
-    limit = total_memory() * 0.6 / 1e9
+    limit = min(total_memory() * 0.6 / 1e9, usable_cpus() * _GB_PER_PROCESSOR)
     best, best_gb = None, 0.0
     for model in load_catalog().search(""):
         gb = min(model.gb.values(), default=0.0)

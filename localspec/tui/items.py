@@ -112,10 +112,10 @@ class Item:
     def _first_units(self) -> list[Unit]:
         answer = self.turn.answer
         if answer is None:
-            units: list[Unit] = [TextUnit("You", "bold"), *_paragraphs(self.turn.text)]
+            units: list[Unit] = [TextUnit("You", "bold #7aa2f7"), *_paragraphs(self.turn.text)]
             return [*units, BlankUnit()]
         self._growth = _Growth(self)
-        units = [TextUnit("Answer", "bold")]
+        units = [TextUnit("Answer", "bold #9ece6a")]
         self._growth.update(units)
         if self._growth.ended:
             self._growth = None

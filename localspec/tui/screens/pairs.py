@@ -62,6 +62,7 @@ class PairsScreen(Page["str | None"]):
 
     def action_installed(self) -> None:
         self._catalog = False
+        self._tell("")
         self._fill()
 
     def action_catalog(self) -> None:
@@ -96,17 +97,24 @@ class PairsScreen(Page["str | None"]):
         ]
 
     def _catalog_rows(self) -> list[tuple[str, ...]]:
-        self.query_one(DataTable).add_columns("model", "fits here", "draft", "files", "why this draft")
+        self.query_one(DataTable).add_columns("model", "fits here", "draft", "files")
         self._rows = rows = pair_list.catalog_entries()
         self.query_one("#what", Static).update(
             f"{len(rows)} models can be pulled · {pair_list.machine_summary()}"
         )
-        return [(row.name, "yes" if row.fits else "no", row.draft, row.quants, row.why) for row in rows]
+        return [(row.name, "yes" if row.fits else "no", row.draft, row.quants) for row in rows]
 
     @property
     def _selected(self) -> str:
         row = self.query_one(DataTable).cursor_row
         return self._rows[row].name if 0 <= row < len(self._rows) else ""
+
+    def on_data_table_row_highlighted(self) -> None:
+        row = self.query_one(DataTable).cursor_row
+        if self._catalog and 0 <= row < len(self._rows):
+            entry = self._rows[row]
+            assert isinstance(entry, CatalogEntry)
+            self._tell(f"{entry.name}: {entry.quants}\ndraft {entry.draft}: {entry.why or 'nothing is recommended'}")
 
     def on_data_table_row_selected(self) -> None:
         if not self._selected:

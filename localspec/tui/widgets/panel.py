@@ -120,7 +120,7 @@ def state_line(state: PanelState) -> str:
         return f"speculation off: {one_line(state.impossible)}"
     if speculation.drafter == "none" or speculation.length == 0:
         return "speculation off: as ordered"
-    if not reading.tokens:
+    if reading.rounds <= 1:
         return f"speculation on: {described(speculation)}"
     if reading.speculating:
         now = f"{reading.drafter_now}, K now {reading.length_now}"

@@ -115,7 +115,8 @@ class Runner:
         self._closed = False
         self.meter = Meter()
         """Of the running or last answer."""
-        threading.Thread(target=self._run, name="localspec-engine", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="localspec-engine", daemon=True)
+        self._thread.start()
 
     @property
     def session(self) -> Session | None:
@@ -174,6 +175,8 @@ class Runner:
             client, self._client = self._client, None
         if client is not None:
             client.close(_LAST_CHANCE_SECONDS)
+        self._work.put(lambda: None)
+        self._thread.join(_LAST_CHANCE_SECONDS)  # it writes down what there is of the answer
 
     # --- in the thread -------------------------------------------------------------------------------
 
@@ -225,7 +228,7 @@ class Runner:
             self._answer(answer, make_request, writer)
         except Exception as caught:
             error = caught
-            answer.fail(str(caught))
+            answer.fail("localspec was closed in the middle of this answer" if self._closed else str(caught))
         finally:
             self._answering = None
         if answer.tokens:
@@ -240,7 +243,7 @@ class Runner:
         session = self._session
         if session is None:
             raise LocalspecError("no model is loaded", "Choose a pair: F2")
-        changes = self._changes
+        changes: int | None = self._changes
         request = make_request(session)
         self.meter = meter = Meter(
             expects_draft=session.info.draft is not None and request.speculation.drafter in ("auto", "model")
@@ -259,12 +262,11 @@ class Runner:
                 recorder.save()
             elif isinstance(event, PrefillProgress):
                 self._news(event)
-            if changes != self._changes:
-                # Something was changed between the request and the engine's taking it up.
-                changes = self._changes
+            if changes is not None and changes != self._changes:
+                # What was changed between the request and its taking up did not reach the engine.
                 newest = make_request(session)
                 self.change(newest.speculation, newest.sampler)
-                changes = self._changes
+            changes = None
 
     def _do_swap(self, draft: str, options: LoadOptions) -> None:
         session = self._session

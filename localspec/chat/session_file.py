@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
@@ -68,6 +69,8 @@ class SessionWriter:
         self.meta = meta
         self.fault = ""
         self._file: BinaryIO | None = None
+        self._closed = False
+        self._lock = threading.Lock()  # people's turns and answers come from two threads
 
     def system(self, text: str) -> None:
         self._append("system", text=text)
@@ -89,8 +92,8 @@ class SessionWriter:
     def end(self, answer: Answer) -> None:
         stats = asdict(answer.stats) if answer.stats is not None else None
         self._append("end", reason=answer.reason, text=answer.text, note=answer.note, stats=stats)
-        if self._file is not None:
-            with suppress(OSError):
+        with self._lock, suppress(OSError):
+            if self._file is not None:
                 os.fsync(self._file.fileno())
 
     def keep(self, turns: int) -> None:
@@ -108,23 +111,32 @@ class SessionWriter:
         self._append("models", target=target, draft=draft)
 
     def close(self) -> None:
+        """Whatever comes later is not written."""
+        with self._lock:
+            self._closed = True
+            self._let_go()
+
+    def _let_go(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def _append(self, kind: str, **values: Any) -> None:
-        if self.fault:
-            return
+        with self._lock:
+            if not self.fault and not self._closed:
+                self._write({"kind": kind} | values)
+
+    def _write(self, value: dict[str, Any]) -> None:
         try:
             if self._file is None:
                 self._file = _open_for_appending(self.path)
                 if self._file.tell() == 0:
                     self._file.write(_line({"kind": "session", "schema": SCHEMA} | asdict(self.meta)))
-            self._file.write(_line({"kind": kind} | values))
+            self._file.write(_line(value))
         except (OSError, InvalidInput) as error:
             reason = error.message if isinstance(error, InvalidInput) else error.strerror or error
             self.fault = f"this conversation is not being saved: {reason}"
-            self.close()
+            self._let_go()
 
 
 def read_session(path: Path) -> SavedSession:

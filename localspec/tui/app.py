@@ -29,6 +29,7 @@ _FEW_CPUS = 2
 _TICKS, _FEW_TICKS = 10.0, 4.0
 """Looks at a running answer per second; fewer where the UI and the model share the processors."""
 _HANGUP = 129
+_INTERRUPTED = 130
 _TERMINATED = 143
 
 
@@ -163,6 +164,7 @@ class LocalspecApp(App[int]):
         loop = asyncio.get_running_loop()
         with suppress(NotImplementedError, ValueError, RuntimeError):
             loop.add_signal_handler(signal.SIGTERM, lambda: self.exit(_TERMINATED))
+            loop.add_signal_handler(signal.SIGINT, lambda: self.exit(_INTERRUPTED))
             loop.add_signal_handler(signal.SIGHUP, self._hang_up)
 
     def _hang_up(self) -> None:

@@ -92,7 +92,7 @@ def _lexer(language: str) -> str:
 def _markdown(text: str) -> RenderableType:
     from localspec.tui.safe_markdown import SafeMarkdown
 
-    return SafeMarkdown(text)
+    return SafeMarkdown(visible(text))
 
 
 def make_visible(tokens: Iterable[Token]) -> None:

@@ -71,6 +71,7 @@ class ChatScreen(Screen[None]):
         Binding("f8", "longer", "Longer drafts: K + 1", priority=True),
         Binding("f9", "swap_draft", "Swap the draft model", priority=True),
         Binding("f10", "panel", "Show or hide the panel", priority=True),
+        Binding("f11", "log", "The engine's log", priority=True),
         Binding("f12", "bench", "Benchmark", priority=True),
         Binding("ctrl+home", "scroll('home')", "To the beginning", priority=True),
         Binding("ctrl+end", "scroll('end')", "To the end", priority=True),
@@ -118,7 +119,8 @@ class ChatScreen(Screen[None]):
         self.set_class(width < _PANEL_FROM[0] or height < _PANEL_FROM[1], "-narrow")
         self.set_class(width < _TINY[0] or height < _TINY[1], "-tiny")
         self.query_one("#keys", Static).update(_KEYS if width >= 114 else _KEYS_NARROW)
-        self.call_after_refresh(self._draw_numbers)
+        self._draw_numbers()
+        self.call_after_refresh(self._draw_numbers)  # once more, when the widths are settled
 
     # --- showing -------------------------------------------------------------------------------------
 
@@ -444,6 +446,12 @@ class ChatScreen(Screen[None]):
         from localspec.tui.screens.pairs import PairsScreen
 
         self.app.push_screen(PairsScreen(), self.open_chosen)
+
+    def action_log(self) -> None:
+        from localspec.tui.screens.log import log_screen
+
+        session = self.chat.runner.session
+        self.app.push_screen(log_screen(session.client if session is not None else None))
 
     def action_bench(self) -> None:
         from localspec.tui.screens.bench import BenchScreen

@@ -25,7 +25,7 @@ class RoundsScreen(Page[None]):
     """Steps through the rounds of an answer, which may still be growing."""
 
     HEADING = "rounds of an answer"
-    HINTS = "←/→ round · ↑/↓ ten rounds · n/p rejected guess · Home/End · Esc back"
+    HINTS = "Esc back · ←/→ round · ↑/↓ ten rounds · n/p rejected guess · Home/End"
     BINDINGS = [  # noqa: RUF012 - textual's interface
         Binding("right,l,space", "step(1)", "Next round", priority=True),
         Binding("left,h", "step(-1)", "Round before", priority=True),
@@ -81,6 +81,7 @@ class RoundsScreen(Page[None]):
     def _around(self) -> Text:
         """The round in its text: what came before it dimmed, what follows more so."""
         before = "".join(token.text for _, tokens in self._rows[: self._at] for token in tokens)[-_AROUND:]
+        before = _last_lines(before, self.query_one(VerticalScroll).size.height // 2, self.size.width - 4)
         after = "".join(
             token.text for _, tokens in self._rows[self._at + 1 : self._at + 80] for token in tokens
         )
@@ -120,6 +121,17 @@ class RoundsScreen(Page[None]):
         rows = f" · caught up {round_.catch_up_rows} rows" if round_.catch_up_rows else ""
         text.append(f"cost: {numbers.seconds(round_.wall_seconds)} = {' + '.join(costs)}{rows}", "dim")
         return text
+
+
+def _last_lines(text: str, count: int, width: int) -> str:
+    """As much of the end of `text` as takes about `count` lines."""
+    lines = text.split("\n")
+    kept: list[str] = []
+    while lines and count > 0:
+        line = lines.pop()[-count * max(1, width) :]
+        count -= max(1, -(-len(line) // max(1, width)))
+        kept.append(line)
+    return "\n".join(reversed(kept))
 
 
 def _guess_line(index: int, guess: str, step: Step) -> tuple[str, str]:

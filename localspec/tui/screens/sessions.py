@@ -47,7 +47,7 @@ class SessionsScreen(Page[None]):
         self._fill()
 
     def _fill(self) -> None:
-        self._summaries = self._chat.store.list()
+        self._summaries = self._chat.store.newest()
         table = self.query_one(DataTable)
         table.clear()
         for summary in self._summaries:

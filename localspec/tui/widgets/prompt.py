@@ -142,6 +142,7 @@ class Prompt(TextArea):
         return [start for start, _, _ in spans] or [0]
 
     async def _on_paste(self, event: events.Paste) -> None:
+        event.stop()
         event.prevent_default()
         text = event.text.replace("\r\n", "\n").replace("\r", "\n")
         if result := self._replace_via_keyboard(visible(text), *self.selection):

@@ -58,6 +58,8 @@ async def test_screens_look_as_they_should(tmp_path: Path, size: tuple[int, int]
         await ask(pilot, "Show me everything.")
         chat_screen(pilot).query_one(Panel).forget_rates()  # the sparkline depends on the clock
         chat_screen(pilot)._draw_numbers()
+        chat_screen(pilot).transcript.all_lines()  # exact heights, whatever was drawn while it streamed
+        chat_screen(pilot).transcript._settle()
         for name, keys in SCREENS.items():
             await pilot.press(*keys)
             await until(pilot, lambda: "looking at the models" not in "\n".join(screen_lines(app)))

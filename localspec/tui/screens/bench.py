@@ -24,7 +24,7 @@ class BenchScreen(Page[None]):
     """Runs `localspec bench --quick` on the open pair. The chat's own models are unloaded meanwhile."""
 
     HEADING = "benchmark"
-    HINTS = "r run the quick benchmark · s stop · Esc back"
+    HINTS = "Esc back · r run the quick benchmark · s stop"
     BINDINGS = [  # noqa: RUF012 - textual's interface
         Binding("r", "run", "Run the quick benchmark"),
         Binding("s", "stop", "Stop"),

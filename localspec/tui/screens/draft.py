@@ -25,7 +25,7 @@ class DraftScreen(Page["str | None"]):
     """Returns a file or name, `none`, or None when nothing is to change."""
 
     HEADING = "swap the draft model"
-    HINTS = "Enter loads it beside the target, whose cache stays · o another file · Esc back"
+    HINTS = "Esc back · Enter loads it (the target keeps its cache) · o another file"
     AUTO_FOCUS = "OptionList"
     BINDINGS = [Binding("o", "other", "Name another file or model")]  # noqa: RUF012 - textual's interface
 

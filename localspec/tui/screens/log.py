@@ -17,7 +17,7 @@ class LogScreen(Page[None]):
     """Newest at the bottom."""
 
     HEADING = "engine log"
-    HINTS = "arrows scroll · Esc back"
+    HINTS = "Esc back · arrows scroll"
     AUTO_FOCUS = "VerticalScroll"
 
     def __init__(self, lines: list[str], place: str) -> None:

@@ -25,9 +25,7 @@ class PairsScreen(Page["str | None"]):
     """Returns the pair to open, or None."""
 
     HEADING = "pairs"
-    HINTS = (
-        "Enter open or pull · 1 here · 2 catalog · o by name · p pull · v check · f fit · x remove · Esc back"
-    )
+    HINTS = "Esc back · Enter open/pull · 1 here · 2 catalog · o name · p pull · v check · f fit · x rm"
     AUTO_FOCUS = "DataTable"
     BINDINGS = [  # noqa: RUF012 - textual's interface
         Binding("1", "installed", "Pairs on this disk"),
@@ -111,10 +109,16 @@ class PairsScreen(Page["str | None"]):
 
     def on_data_table_row_highlighted(self) -> None:
         row = self.query_one(DataTable).cursor_row
-        if self._catalog and 0 <= row < len(self._rows):
-            entry = self._rows[row]
-            assert isinstance(entry, CatalogEntry)
+        if not 0 <= row < len(self._rows):
+            return
+        entry = self._rows[row]
+        if isinstance(entry, CatalogEntry):
             self._tell(f"{entry.name}: {entry.quants}\ndraft {entry.draft}: {entry.why or 'nothing is recommended'}")
+        else:
+            self._tell(
+                f"{entry.name} + {entry.draft}: {numbers.size(entry.size)}, {entry.state}, verdict {entry.verdict}\n"
+                f"fits: {entry.fits} · measured speedup: {entry.speedups}"
+            )
 
     def on_data_table_row_selected(self) -> None:
         if not self._selected:

@@ -24,7 +24,7 @@ class SessionsScreen(Page[None]):
     """The newest first."""
 
     HEADING = "saved conversations"
-    HINTS = "Enter open · r rename · m Markdown · j JSON · d delete · Esc back"
+    HINTS = "Esc back · Enter open · r rename · m Markdown · j JSON · d delete"
     AUTO_FOCUS = "DataTable"
     BINDINGS = [  # noqa: RUF012 - textual's interface
         Binding("r", "rename", "Rename"),

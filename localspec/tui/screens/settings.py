@@ -29,7 +29,7 @@ class SettingsScreen(Page[None]):
     """A form. Ctrl+S or Enter applies it."""
 
     HEADING = "settings"
-    HINTS = "Tab next field · Enter or ^S apply and close · Esc back without"
+    HINTS = "Esc back without · Tab next field · Enter or ^S apply and close"
     AUTO_FOCUS = "#temperature"
     BINDINGS = [Binding("ctrl+s", "apply", "Apply and close", priority=True)]  # noqa: RUF012 - textual's interface
 

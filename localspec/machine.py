@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import subprocess
 from pathlib import Path
 
 import psutil
@@ -46,12 +47,9 @@ def available_memory() -> int:
     return max(0, min(available, limit - used + cached))
 
 
-def resident_memory(pid: int) -> int:
-    """Bytes that a process has in RAM, mapped files included; 0 when it is gone."""
-    try:
-        return int(psutil.Process(pid).memory_info().rss)
-    except psutil.Error:
-        return 0
+def is_alive(pid: int) -> bool:
+    """Whether a process of that number exists."""
+    return bool(psutil.pid_exists(pid))
 
 
 def free_disk(folder: Path) -> int:
@@ -91,3 +89,34 @@ def _stat(name: str) -> int:
         return 0
     found = re.search(rf"^{name} (\d+)$", text, re.MULTILINE)
     return int(found[1]) if found else 0
+
+
+def resident_bytes(pid: int | None = None) -> int:
+    """Bytes that a process has in RAM, mapped files included; 0 when it is gone. None = this process."""
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return 0
+
+
+def cpu_name() -> str:
+    """The processor's own name, "" when the system does not tell."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
+            if line.lower().startswith(("model name", "hardware", "model\t")):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    if platform.system() == "Darwin":
+        return _apple_name()
+    return os.environ.get("PROCESSOR_IDENTIFIER", "") or platform.processor()
+
+
+def _apple_name() -> str:
+    try:
+        done = subprocess.run(
+            ["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True, timeout=5
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "Apple"
+    return done.stdout.strip()

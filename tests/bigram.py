@@ -195,6 +195,6 @@ def _tensors(table: Table, rows: int, width: int) -> dict[str, NDArray[np.float3
 TEXT = (
     "The small model guesses a few words ahead and the big model reads them all at once. What it would have "
     "said itself it keeps; at the first word that it would not have said it puts its own and throws the rest "
-    "away. So the text is the big model's text, and it comes sooner whenever the guesses were good. A list of "
-    "names, a table of numbers or a page of code is easy to guess; a poem is hard. "
+    "away. So the text is the big model's text, and it comes sooner whenever the guesses were good. A list "
+    "of names, a table of numbers or a page of code is easy to guess; a poem is hard. "
 )

@@ -6,7 +6,7 @@ files are served from a signed address and the bearer token must not follow.
     with FakeHub() as hub:
         hub.add_repo("acme/Tiny-GGUF", {"tiny-Q4_K_M.gguf": b"GGUF...", "README.md": b"hi"})
         hub.fault("GET", "/cdn/", drop_after=100_000)
-        subprocess.run([...], env=os.environ | hub.env(tmp_path))   # the client reads its settings when imported
+        subprocess.run([...], env=os.environ | hub.env(tmp_path))  # the client reads its settings at import
         assert hub.sent() < 200_000
 
 `python fakehub.py FOLDER` serves FOLDER/owner/repo/file trees until it is interrupted.
@@ -39,7 +39,7 @@ class Blob:
         self.size = len(content) if isinstance(content, bytes) else content.stat().st_size
         self.lfs = self.size >= 1 << 12 if lfs is None else lfs
         self.sha256 = sha256 or self._hash(hashlib.sha256())
-        self.git_oid = self._hash(hashlib.sha1(b"blob %d\0" % self.size)) if not self.lfs else self.sha256[:40]
+        self.git_oid = self.sha256[:40] if self.lfs else self._hash(hashlib.sha1(b"blob %d\0" % self.size))
 
     def read(self, start: int, count: int) -> bytes:
         if isinstance(self._content, bytes):
@@ -131,7 +131,9 @@ class Seen:
 class FakeHub:
     """Hub and content host on loopback, from `with` to its end."""
 
-    def __init__(self, tokens: set[str] | None = None, granted: set[str] | None = None, rate: float = 0.0) -> None:
+    def __init__(
+        self, tokens: set[str] | None = None, granted: set[str] | None = None, rate: float = 0.0
+    ) -> None:
         self.repos: dict[str, Repo] = {}
         self.tokens = {"hf_good"} if tokens is None else tokens
         """Tokens that exist."""
@@ -263,11 +265,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.error(404)
 
     def reply(
-        self, status: int, body: bytes = b"", headers: Mapping[str, str] | None = None, ctype: str = "application/json"
+        self,
+        status: int,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        ctype: str = "application/json",
     ) -> None:
         self.seen.status = status
         self.send_response(status)
-        for key, value in {"Content-Type": ctype, "Content-Length": str(len(body)), **(headers or {})}.items():
+        all_headers = {"Content-Type": ctype, "Content-Length": str(len(body)), **(headers or {})}
+        for key, value in all_headers.items():
             self.send_header(key, value)
         self.end_headers()
         if self.command != "HEAD":

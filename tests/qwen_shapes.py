@@ -1,4 +1,4 @@
-"""Headers in the shape of Qwen2.5's published Q4_K_M files: right layers, sizes and types, a small vocabulary."""
+"""Headers in the shape of Qwen2.5's published Q4_K_M files: their layers, sizes and types, invented words."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHAPES = {
 
 
 def qwen(size: str, rows: int | None = None) -> bytes:
-    """A header of that size; `rows` tokens instead of the real vocabulary's number in the big matrices."""
+    """A header of that size, with a vocabulary of `rows` tokens instead of the real number."""
     shape = SHAPES[size]
     width, inner = shape.width, shape.inner
     kv = width // shape.heads * shape.kv_heads
@@ -39,7 +39,8 @@ def qwen(size: str, rows: int | None = None) -> bytes:
     # Rows of 896 are no multiple of 256, so the 0.5B's matrices have other types than the k-quants.
     small, large, table, output = (Q4_K, Q6_K, Q4_K, Q6_K) if width % 256 == 0 else (Q5_0, Q8_0, Q5_0, Q8_0)
     down = Q4_K if inner % 256 == 0 else small
-    tensors = [("token_embd.weight", (width, row_count), table), ("output.weight", (width, row_count), output)]
+    ends = (width, row_count)
+    tensors = [("token_embd.weight", ends, table), ("output.weight", ends, output)]
     for n in range(shape.layers):
         better = n % 2 == 0
         tensors += [

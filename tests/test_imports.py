@@ -25,11 +25,8 @@ DOORS = {
 
 def loaded_after(code: str) -> set[str]:
     """Names of the modules that a fresh interpreter has loaded after `code`."""
-    start = "import sys
-sys.argv = ['localspec', '--help']
-"
-    program = f"{start}{code}
-print(*sys.modules, file=sys.stderr)"
+    start = "import sys; sys.argv = ['localspec', '--help']"
+    program = "\n".join([start, code, "print(*sys.modules, file=sys.stderr)"])
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return set(result.stderr.split())
 

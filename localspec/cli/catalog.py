@@ -10,7 +10,7 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.errors import UnknownName
-from localspec.terminal import one_line
+from localspec.terminal import one_line, row
 
 
 @click.command(short_help="What can be pulled by name")
@@ -44,7 +44,7 @@ def _line(model: Any, memory: int) -> str:
         f"{quant} {gb:g} GB{'*' if gb * 1e9 > memory else ''}" for quant, gb in model.gb.items()
     )
     draft = f"draft {model.drafts[0]}" if model.drafts else "no draft"
-    return one_line(f"{model.name:<24} {draft:<22} {sizes}", 200)
+    return row(f"{model.name:<24} {draft:<22} {sizes}").rstrip()
 
 
 def _details(model: Any) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from localspec.cli import options as cli_options
-from localspec.terminal import one_line
+from localspec.terminal import one_line, row
 
 
 @click.command(short_help="Delete unfinished downloads")
@@ -29,7 +29,7 @@ def prune(**values: Any) -> int:
     if not found:
         print("nothing to prune")
         return 0
-    lines = [one_line(f"{size(one.size):>9}  {one.what}  {one.repo}  {one.etag[:12]}") for one in found]
+    lines = [row(f"{size(one.size):>9}  {one.what:<22}  {one.repo}  {one.etag[:12]}") for one in found]
     if values["dry_run"]:
         print("\n".join(lines))
         return 0

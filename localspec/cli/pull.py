@@ -12,7 +12,7 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.errors import Cancelled, DownloadFailed
-from localspec.terminal import one_line
+from localspec.terminal import one_line, row
 
 if TYPE_CHECKING:
     from localspec.pairs.pull import Puller, PullPlan, PullRequest, Side
@@ -25,7 +25,7 @@ _YES = ("1", "ON", "YES", "TRUE")  # as the hub client reads it
 
 @click.command(short_help="Download a target and its draft")
 @click.argument("target")
-@cli_options.option("--draft", metavar="D", help="Draft: a name (1.5b-q4 = of the same family), auto or none.")
+@cli_options.option("--draft", metavar="D", help="Draft: a name (1.5b-q4: of the same family), auto or none.")
 @cli_options.option("--quant", metavar="Q", help="Quantization of the target: q4, q8, f16 or a full name.")
 @cli_options.option("--revision", default="main", metavar="R", help="Branch, tag or commit of the target.")
 @cli_options.option("--as", "alias", default="", metavar="NAME", help="Name the pair.")
@@ -107,9 +107,9 @@ def _check_folder(cache: Path) -> None:
 
 def _say_complete(lock: PairLock, values: dict[str, Any]) -> int:
     if values["as_json"]:
-        print(json.dumps({"schema": 1, "pulled": pair_json(lock), "checked_online": False}))
+        print(json.dumps({"schema": 1, "pulled": pair_json(lock, lock.short_name), "checked_online": False}))
     else:
-        print(f"{one_line(lock.full_name)} is complete (not checked online). Run it: {run_command(lock)}")
+        print(f"{one_line(lock.short_name)} is complete (not checked online). Run it: {run_command(lock)}")
     return 0
 
 
@@ -139,7 +139,7 @@ def plan_lines(plan: PullPlan) -> list[str]:
     lines += [f"note    {note}" for note in plan.notes]
     total = sum(side.size for side in plan.sides)
     lines.append(f"total   {size(total)}, to download {size(plan.missing_bytes)}")
-    return [line[:8] + one_line(line[8:], 300) for line in lines]
+    return [row(line) for line in lines]
 
 
 def _side_lines(side: Side) -> list[str]:

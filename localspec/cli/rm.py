@@ -9,7 +9,7 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.errors import InvalidInput
-from localspec.terminal import is_terminal, one_line
+from localspec.terminal import is_terminal, one_line, row
 
 
 @click.command(short_help="Remove a pair")
@@ -30,10 +30,10 @@ def rm(pair: str, **values: Any) -> int:
     lines += [f"keep    {path}" for path in removal.kept]
     freed = size(removal.size)
     if values["dry_run"]:
-        print("\n".join(one_line(line) for line in [*lines, f"would free {freed}"]))
+        print("\n".join(row(line) for line in [*lines, f"would free {freed}"]))
         return 0
     if not values["yes"]:
-        print("\n".join(map(one_line, lines)), file=sys.stderr)
+        print("\n".join(map(row, lines)), file=sys.stderr)
         confirm(f"Remove {name} and free {freed}?")
     remove(removal, store)
     print(f"removed {name}, {freed} free")

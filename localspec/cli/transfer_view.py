@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from localspec.terminal import is_terminal, one_line
+from localspec.terminal import is_terminal, one_line, row
 
 if TYPE_CHECKING:
     from localspec.pairs.download import Transfer
 
 _PLAIN_SECONDS = 5.0
+_NAME = 28
+"""Columns for a file's name, so that a line with speed and time left fits into 80."""
 _MEMORY_SECONDS = 5.0
 """Over which time the shown speed is averaged, roughly."""
 
@@ -78,12 +80,12 @@ def file_line(one: Transfer) -> str:
         "waiting": "waiting",
         "elsewhere": "another process is fetching it",
         "checking": "checking what is here",
-        "retrying": f"trying again: {one.note}",
+        "retrying": f"retry: {one.note}",
         "failed": "failed",
     }
     share = f"{100 * one.done / one.total:3.0f} %" if one.total else "     "
     extra = f"  {states[one.state]}" if one.state in states else ""
-    return one_line(f"{_short(one):<44} {share}  {size(one.done)} / {size(one.total)}{extra}")
+    return row(f"{_short(one):<{_NAME}} {share}  {size(one.done)} / {size(one.total)}{extra}")
 
 
 def total_line(transfers: Sequence[Transfer], speed: float | None) -> str:
@@ -93,7 +95,7 @@ def total_line(transfers: Sequence[Transfer], speed: float | None) -> str:
     pace = ""
     if speed and done < total:
         pace = f"  {size(int(speed))}/s  {clock(int((total - done) / speed))} left"
-    return f"{'total':<44} {share}  {size(done)} / {size(total)}{pace}"
+    return f"{'total':<{_NAME}} {share}  {size(done)} / {size(total)}{pace}"
 
 
 def size(count: int) -> str:
@@ -114,4 +116,4 @@ def clock(seconds: int) -> str:
 
 def _short(one: Transfer) -> str:
     name = one.item.path.rpartition("/")[2]
-    return name if len(name) <= 44 else f"{name[:20]}…{name[-23:]}"
+    return name if len(name) <= _NAME else f"{name[: _NAME // 2 - 1]}…{name[-_NAME // 2 :]}"

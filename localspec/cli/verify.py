@@ -11,7 +11,7 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.errors import ProblemFound
-from localspec.terminal import is_terminal, one_line
+from localspec.terminal import is_terminal, row
 
 if TYPE_CHECKING:
     from localspec.pairs.integrity import FileCheck
@@ -85,7 +85,7 @@ def _print(lock: PairLock, checks: list[FileCheck], values: dict[str, Any]) -> N
         return
     for check in checks:
         detail = f" ({check.detail})" if check.detail else ""
-        print(one_line(f"{check.finding:<9} {check.path.name}{detail}", 300))
+        print(row(f"{check.finding:<9} {check.path.name}{detail}"))
 
 
 def _progress(lock: PairLock, values: dict[str, Any]) -> Any:

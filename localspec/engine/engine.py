@@ -18,7 +18,9 @@ from localspec.engine.controller import Choice, Controller, FixedController
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter
 from localspec.engine.generate import Drafters, Generation, Limits
+from localspec.engine.grammar import plain_controller
 from localspec.engine.llama.context import Context, ContextSettings
+from localspec.engine.llama.grammar import LlamaGrammar
 from localspec.engine.llama.weights import Placement, Weights
 from localspec.engine.records import Event, LoadProgress
 from localspec.engine.settings import (
@@ -132,9 +134,11 @@ class Engine:
         """Answer. The last event is `Finished`, also after a cancel; errors are raised."""
         if self._generation is not None:
             raise EngineError("an answer is already being made", "Wait for it, or cancel it")
-        controller = self._controller(request.speculation)
+        speculation = SpeculationSettings("none") if request.grammar else request.speculation
+        controller = plain_controller() if request.grammar else self._controller(speculation)
         prompt = self.encode(request)
         vocabulary = self._target_weights.vocabulary
+        grammar = LlamaGrammar(vocabulary, request.grammar) if request.grammar else None
         ends = vocabulary.end_tokens if request.min_tokens or self._drafter is not None else frozenset()
         if not request.keep_cache:
             self._forget()
@@ -143,7 +147,7 @@ class Engine:
         generation = self._generation = Generation(
             self._target,
             vocabulary,
-            self._usable_drafters(request.speculation),
+            self._usable_drafters(speculation),
             controller,
             request.sampler,
             Limits(request.max_tokens, request.min_tokens, request.stop),
@@ -151,12 +155,15 @@ class Engine:
             self._held,
             vocabulary.suppressed,
             ends,
+            grammar,
         )
         try:
             yield from generation.run()
         finally:
             self._held = generation.held()
             self._generation = None
+            if grammar is not None:
+                grammar.close()
 
     def change(self, speculation: SpeculationSettings | None, sampler: SamplerSettings | None) -> None:
         """From the next round of the answer being made on; may be called from another thread."""

@@ -18,6 +18,7 @@ from localspec.engine.controller import Controller, Plan, Situation
 from localspec.engine.costs import Costs
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter, common_length
+from localspec.engine.grammar import Grammar, mask, needed
 from localspec.engine.metrics import StatsBuilder
 from localspec.engine.model import Model, TextVocabulary
 from localspec.engine.noise import Chance, Coupled, Rejection
@@ -85,8 +86,12 @@ class Generation:
         suppressed: Sequence[int] = (),
         ends: frozenset[int] = frozenset(),
         costs: Costs | None = None,
+        grammar: Grammar | None = None,
     ) -> None:
-        """Raises InvalidInput for a prompt that is empty or longer than the context."""
+        """With a `grammar` there must be no drafters.
+
+        Raises InvalidInput for a prompt that is empty or longer than the context.
+        """
         if not prompt:
             raise InvalidInput("the prompt is empty", "Give at least one character")
         if len(prompt) > target.capacity:
@@ -104,6 +109,7 @@ class Generation:
         self._suppressed = suppressed
         self._settings = sampler
         self._sampler = Sampler(sampler, banned=suppressed)
+        self._grammar = grammar
         self._chance = _chance(sampler)
         self._changes: list[tuple[Controller | None, Drafters | None, SamplerSettings | None]] = []
         self._stream = TextStream(vocabulary.token_bytes, limits.stop)
@@ -232,6 +238,8 @@ class Generation:
         block.append((verification.token, verification.provenance))
         kept = 0
         for token, provenance in block:
+            if self._grammar is not None:
+                self._grammar.accept(token)
             self._tokens.append(token)
             kept += 1
             self._reason = self._ends_with(token, provenance)
@@ -327,6 +335,8 @@ class Generation:
         history = self._tokens if self._sampler.uses_history else []
 
         def row(index: int) -> Distribution:
+            if self._grammar is not None:
+                mask(logits[index], self._grammar, needed(self._settings, self._suppressed))
             so_far = [*history, *draft.ids[:index]] if index and history else history
             early = self._emitted() + index < self._limits.min_tokens
             return self._sampler.distribution(logits[index], so_far, tuple(self._ends) if early else ())

@@ -190,6 +190,8 @@ class GenerationRequest:
     template_arguments: tuple[tuple[str, object], ...] = ()
     template: str | None = None
     """Jinja source to use instead of the model's own chat template."""
+    grammar: str | None = None
+    """GBNF that the answer has to follow; made without drafts."""
     keep_cache: bool = True
     """Reuse the common prefix with the request before."""
 
@@ -201,6 +203,9 @@ class GenerationRequest:
             "Use 0 or more",
         )
         _require(self.min_tokens >= 0, f"min tokens {self.min_tokens} is negative", "Use 0 or more")
+        _require(
+            not (self.grammar and self.min_tokens), "a grammar and min tokens cannot be combined", "Leave one out"
+        )
         _require(all(self.stop), "an empty stop string would stop at once", "Give at least one character")
 
 

@@ -33,6 +33,8 @@ class Message:
     """`system`, `user`, `assistant`, or another word the template knows."""
     content: str
     """What was said; never read as control tokens."""
+    extras: tuple[tuple[str, object], ...] = ()
+    """What else a template may read of a turn (`tool_calls`, `name`), as plain JSON values."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,31}", self.role):
@@ -81,10 +83,13 @@ class ChatTemplate:
         from localspec.engine.marked import user
         from localspec.engine.template_sandbox import Budget
 
-        size = sum(len(message.content) for message in messages)
+        size = sum(len(message.content) + len(repr(message.extras)) for message in messages)
         self._environment.budget = budget = Budget(size, len(messages))
         values = {
-            "messages": [{"role": m.role, "content": user(m.content)} for m in messages],
+            "messages": [
+                {"role": m.role, "content": user(m.content), **{key: _from_outside(v) for key, v in m.extras}}
+                for m in messages
+            ],
             "add_generation_prompt": generate,
             **{name: _from_outside(value) for name, value in arguments.items()},
             **self._tokens,

@@ -107,7 +107,7 @@ class _Planner:
         self.target, self.machine, self.wish, self.measured = target, machine, wish, measured
 
     def lay_out(self, setup: _Setup) -> FitPlan:
-        rows = self.wish.draft_length + 1 if setup.draft is not None else 1
+        rows = self.wish.draft_length + 1  # without a draft model, prompt lookup guesses
         left = [max(0, device.free - _reserve(device.total)) for device in self.machine.devices]
         parts = [Part("program", "process", RAM, PROGRAM)]
         drafted = None

@@ -198,7 +198,11 @@ class Puller:
             )
             for file in choice.files.files
         )
-        return Side(role, name, downloads, (), remote_model(downloads), listing, revision, choice.note)
+        info, note = remote_model(downloads), choice.note
+        if not all(download.name.exists() or download.verifiable for download in downloads):
+            unhashed = f"{listing.repo} states no hashes: only sizes can be checked"
+            note = ". ".join(filter(None, (note, unhashed)))
+        return Side(role, name, downloads, (), info, listing, revision, note)
 
     def _resolve(self, ref: HubRef | CatalogRef, role: Role, revision: str) -> tuple[Listing, Choice]:
         """The live listing and what to take from it; of several repositories the first that has it."""
@@ -286,7 +290,7 @@ class Puller:
     def _locked(self, side: Side) -> LockedModel:
         listing, info = side.listing, side.info
         files = tuple(map(local_file, side.paths)) or tuple(
-            LockedFile(d.item.path, d.size, d.item.sha256, d.etag) for d in side.downloads
+            LockedFile(d.item.path, d.final_size, d.item.sha256, d.etag) for d in side.downloads
         )
         return LockedModel(
             name=side.name,

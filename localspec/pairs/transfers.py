@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from threading import Event, Thread
 
@@ -44,8 +45,9 @@ def finish_all(downloads: list[Download], cancel: Event, watch: Callable[[list[T
             watch(transfers)
     except BaseException:
         cancel.set()
+        deadline = time.monotonic() + 1.0
         for worker in workers:
-            worker.join(1.0)
+            worker.join(max(deadline - time.monotonic(), 0))
         raise
     watch(transfers)
     real = [error for error in failures if not isinstance(error, Cancelled)]

@@ -93,6 +93,7 @@ REQUIRED_NAMES = (
     "llama_model_load_from_file",
     "llama_n_ctx",
     "llama_n_rs_seq",
+    "llama_sampler_accept", "llama_sampler_apply", "llama_sampler_free", "llama_sampler_init_grammar",
     "llama_token_to_piece",
     "llama_tokenize",
     "llama_vocab_get_suppress_tokens",

@@ -6,6 +6,9 @@ import ctypes
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from localspec.engine.llama.binding import library
 from localspec.errors import InvalidInput
 
@@ -15,7 +18,8 @@ class Vocabulary:
 
     def __init__(self, handle: Any) -> None:
         self._lib = library()
-        self._handle = handle
+        self.handle = self._handle = handle
+        """libllama's pointer, for its other functions that take a vocabulary."""
         self.size: int = int(self._lib.llama_vocab_n_tokens(handle))
         """Rows of the vocabulary, padding included: valid ids are 0 .. size - 1."""
         self._pieces: dict[int, bytes] = {}
@@ -55,6 +59,12 @@ class Vocabulary:
         """Every id that ends an answer (one call per id: some 40 ms for 152k)."""
         is_eog = self._lib.llama_vocab_is_eog
         return frozenset(token for token in range(self.size) if is_eog(self._handle, token))
+
+    @cached_property
+    def control_tokens(self) -> NDArray[np.bool_]:
+        """Whether each id is a control token that does not end an answer, shape (size,)."""
+        ids = range(self.size)
+        return np.array([self.is_control(token) and not self.is_end(token) for token in ids], np.bool_)
 
     @cached_property
     def suppressed(self) -> tuple[int, ...]:

@@ -1,0 +1,343 @@
+"""A request's body -> what the engine is asked for. What cannot be honoured is refused by name."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from localspec.engine.settings import (
+    DRAFTERS,
+    MAX_DRAFT_LENGTH,
+    GenerationRequest,
+    SamplerSettings,
+    SpeculationSettings,
+)
+from localspec.engine.templates import Message
+from localspec.errors import InvalidInput
+from localspec.serve.fields import (
+    Fields,
+    checked_list,
+    checked_number,
+    checked_object,
+    checked_text,
+    checked_tree,
+    wrong,
+)
+from localspec.serve.problems import Problem
+from localspec.serve.response_format import grammar_of
+
+MAX_MESSAGES = 4096
+MAX_STOPS = 16
+MAX_STOP_CHARACTERS = 512
+MAX_TOOLS = 128
+_BAN = -100.0
+"""OpenAI's bias for "never": from here on a bias bans its token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a server was started with; a request may say otherwise."""
+
+    sampler: SamplerSettings
+    speculation: SpeculationSettings
+    max_tokens: int | None = None
+    longest_draft: int = MAX_DRAFT_LENGTH
+    """Most guesses a round has room for."""
+    vocabulary: int | None = None
+    """Token ids are below this; None = not known yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One request, read and checked."""
+
+    request: GenerationRequest
+    stream: bool
+    include_usage: bool
+    """Whether a stream ends with a chunk of token counts."""
+    user: str | None
+    """Who asks, as the client says; turns are given by it."""
+
+
+def chat(body: dict[str, Any], defaults: Defaults) -> Wanted:
+    """`POST /v1/chat/completions`."""
+    fields = Fields(body)
+    messages = fields.items("messages", limit=MAX_MESSAGES)
+    if not messages:
+        raise Problem(
+            400, "messages must be a list of at least one message", param="messages", code="invalid_value"
+        )
+    arguments = _template_arguments(fields)
+    limit = fields.whole("max_completion_tokens", 1, 1 << 30)
+    for name in ("functions", "function_call"):
+        fields.refuse(name, "use tools")
+    fields.refuse("logprobs", "log-probabilities are not made here", False)
+    fields.refuse("top_logprobs", "log-probabilities are not made here", 0)
+    fields.refuse("modalities", "this is a text model", ["text"])
+    for name in ("audio", "prediction", "web_search_options", "reasoning_effort", "verbosity"):
+        fields.refuse(name, "this model has no such thing")
+    grammar = grammar_of(fields)
+    if grammar is not None and arguments:
+        tools = [name for name, _ in arguments if name == "tools"]
+        if tools:
+            raise Problem(
+                400,
+                "response_format and tools cannot be combined",
+                param="response_format",
+                code="unsupported_parameter",
+            )
+    read = tuple(_message(message, f"messages[{index}]") for index, message in enumerate(messages))
+    return _common(
+        fields, defaults, {"messages": read, "template_arguments": arguments, "grammar": grammar}, limit
+    )
+
+
+def completion(body: dict[str, Any], defaults: Defaults) -> Wanted:
+    """`POST /v1/completions`."""
+    fields = Fields(body)
+    prompt = fields.take("prompt")
+    if isinstance(prompt, list) and len(prompt) == 1:
+        prompt = prompt[0]
+    if isinstance(prompt, list):
+        wrong("prompt", "must be one string (lists of prompts or of token ids are not supported)", prompt)
+    prompt = checked_text(prompt, "prompt", 1 << 20)
+    if not prompt:
+        raise Problem(400, "prompt is empty", param="prompt", code="invalid_value")
+    fields.refuse("echo", "the prompt is not repeated", False)
+    fields.refuse("suffix", "text cannot be inserted", "")
+    fields.refuse("best_of", "one answer is made per request", 1)
+    fields.refuse("logprobs", "log-probabilities are not made here", 0, False)
+    return _common(fields, defaults, {"prompt": prompt, "grammar": grammar_of(fields)}, None)
+
+
+def _common(fields: Fields, defaults: Defaults, parts: dict[str, Any], limit: int | None) -> Wanted:
+    """What both kinds of request share."""
+    fields.text("model", limit=4096)
+    fields.refuse("n", "one answer is made per request", 1)
+    fields.refuse("store", "answers are not stored here", False)
+    fields.refuse("service_tier", "there is only one", "auto", "default")
+    stream = fields.flag("stream") or False
+    include_usage = _stream_options(fields, stream)
+    user = fields.text("user", limit=256)
+    old_limit = fields.whole("max_tokens", 1, 1 << 30)
+    min_tokens = fields.whole("min_tokens", 0, 1 << 30) or 0
+    if parts.get("grammar") is not None and min_tokens:
+        raise Problem(
+            400,
+            "min_tokens and response_format cannot be combined",
+            param="min_tokens",
+            code="unsupported_parameter",
+        )
+    stop = _stop(fields)
+    sampler = _sampler(fields, defaults)
+    speculation = _speculation(fields, defaults)
+    fields.finish()
+    try:
+        request = GenerationRequest(
+            **parts,
+            sampler=sampler,
+            speculation=speculation,
+            max_tokens=next((n for n in (limit, old_limit, defaults.max_tokens) if n is not None), None),
+            min_tokens=min_tokens,
+            stop=stop,
+        )
+    except InvalidInput as error:
+        raise Problem(400, error.message, code="invalid_value") from None
+    return Wanted(request, stream, include_usage, user)
+
+
+def _stream_options(fields: Fields, stream: bool) -> bool:
+    options = fields.fields("stream_options")
+    if options is None:
+        return False
+    if not stream:
+        raise Problem(400, "stream_options needs stream: true", param="stream_options", code="invalid_value")
+    usage = options.flag("include_usage") or False
+    options.refuse("include_obfuscation", "nothing is padded here", False)
+    options.finish()
+    return usage
+
+
+def _stop(fields: Fields) -> tuple[str, ...]:
+    value = fields.take("stop")
+    if value is None:
+        return ()
+    stops = [value] if isinstance(value, str) else checked_list(value, "stop", MAX_STOPS)
+    for stop in stops:
+        if checked_text(stop, "stop", MAX_STOP_CHARACTERS) == "":
+            raise Problem(400, "an empty stop string would stop at once", param="stop", code="invalid_value")
+    return tuple(dict.fromkeys(stops))
+
+
+def _sampler(fields: Fields, defaults: Defaults) -> SamplerSettings:
+    top_k = fields.whole("top_k", -1, 1 << 30)
+    asked: dict[str, Any] = {
+        "temperature": fields.number("temperature", 0, 100),
+        "top_p": fields.number("top_p", 0, 1),
+        "min_p": fields.number("min_p", 0, 1),
+        "top_k": None if top_k is None else max(top_k, 0),  # some servers write "off" as -1
+        "presence_penalty": fields.number("presence_penalty", -2, 2),
+        "frequency_penalty": fields.number("frequency_penalty", -2, 2),
+        "repeat_penalty": _repeat_penalty(fields),
+        "penalty_window": fields.whole("repeat_last_n", -1, 1 << 30),
+        "seed": _seed(fields),
+        "logit_bias": _logit_bias(fields, defaults.vocabulary),
+    }
+    return replace(defaults.sampler, **{name: value for name, value in asked.items() if value is not None})
+
+
+def _seed(fields: Fields) -> int | None:
+    """Negative seeds are 64-bit numbers to OpenAI's clients, except -1, which means none to llama.cpp's."""
+    seed = fields.whole("seed", -(2**63), 2**63 - 1)
+    return None if seed is None or seed == -1 else seed % 2**63
+
+
+def _repeat_penalty(fields: Fields) -> float | None:
+    """llama.cpp's and vLLM's names for the same thing."""
+    ours, theirs = (fields.number(name, 0.001, 1000) for name in ("repeat_penalty", "repetition_penalty"))
+    return ours if ours is not None else theirs
+
+
+def _logit_bias(fields: Fields, vocabulary: int | None) -> tuple[tuple[int, float], ...] | None:
+    value = fields.take("logit_bias")
+    if value is None:
+        return None
+    biases = []
+    for key, bias in checked_object(value, "logit_bias").items():
+        name = f"logit_bias.{key[:20]}"
+        if not (key.isascii() and key.isdigit() and len(key) < 10):
+            wrong("logit_bias", "must map token ids to numbers", key)
+        if vocabulary is not None and int(key) >= vocabulary:
+            wrong(name, f"names no token: ids go up to {vocabulary - 1}", int(key))
+        number = checked_number(bias, name, -100, 100)
+        biases.append((int(key), -math.inf if number <= _BAN else number))
+    return tuple(biases)
+
+
+def _speculation(fields: Fields, defaults: Defaults) -> SpeculationSettings:
+    """`speculative: {"enabled": false, "k": 4, "drafter": "lookup"}`."""
+    asked = fields.fields("speculative")
+    if asked is None:
+        return defaults.speculation
+    enabled = asked.flag("enabled")
+    k = asked.take("k")
+    drafter = asked.choice("drafter", DRAFTERS)
+    asked.finish()
+    if enabled is False:
+        return SpeculationSettings("none", None)
+    length = defaults.speculation.length
+    if k == "auto":
+        length = None
+    elif k is not None:
+        length = _draft_length(k, defaults.longest_draft)
+    chosen = drafter or defaults.speculation.drafter
+    return SpeculationSettings("auto" if enabled and not drafter and chosen == "none" else chosen, length)
+
+
+def _draft_length(k: Any, longest: int) -> int:
+    if isinstance(k, bool) or not isinstance(k, int):
+        wrong("speculative.k", "must be a whole number or auto", k)
+    if not 0 <= k <= longest:
+        wrong("speculative.k", f"must be between 0 and {longest} (more needs localspec serve -k N)", k)
+    return k
+
+
+def _template_arguments(fields: Fields) -> tuple[tuple[str, object], ...]:
+    """Tools, and whatever else the chat template takes by name."""
+    arguments: dict[str, object] = {}
+    extra = fields.take("chat_template_kwargs")
+    if extra is not None:
+        for key, value in checked_object(extra, "chat_template_kwargs").items():
+            if not key.isidentifier() or key in (
+                "messages",
+                "tools",
+                "add_generation_prompt",
+                "bos_token",
+                "eos_token",
+            ):
+                wrong("chat_template_kwargs", "has a name that cannot be given", key)
+            arguments[key] = checked_tree(value, f"chat_template_kwargs.{key}")
+    tools = fields.items("tools", limit=MAX_TOOLS)
+    choice = fields.take("tool_choice")
+    if choice not in (None, "auto", "none"):
+        raise Problem(
+            400,
+            'tool_choice is not supported except "auto" and "none"',
+            param="tool_choice",
+            code="unsupported_parameter",
+        )
+    fields.refuse("parallel_tool_calls", "the model decides", True)
+    if tools and choice != "none":
+        for index, tool in enumerate(tools):
+            _check_tool(tool, f"tools[{index}]")
+        arguments["tools"] = tools
+    return tuple(arguments.items())
+
+
+def _check_tool(tool: Any, where: str) -> None:
+    fields = Fields(checked_object(tool, where), where)
+    if fields.choice("type", ["function"]) is None:
+        wrong(f"{where}.type", "must be function", None)
+    function = fields.take("function")
+    fields.finish()
+    named = Fields(checked_object(function, f"{where}.function"), f"{where}.function")
+    if not named.text("name", limit=256):
+        wrong(f"{where}.function.name", "must be a string", None)
+    checked_tree(function, f"{where}.function")
+
+
+def _message(value: Any, where: str) -> Message:
+    fields = Fields(checked_object(value, where), where)
+    role = fields.choice("role", ["system", "developer", "user", "assistant", "tool"])
+    if role is None:
+        wrong(f"{where}.role", "must be one of system, developer, user, assistant, tool", None)
+    content = fields.take("content")
+    extras: dict[str, object] = {}
+    if role == "assistant":
+        calls = fields.items("tool_calls", limit=MAX_TOOLS)
+        if calls:
+            extras["tool_calls"] = checked_tree(calls, f"{where}.tool_calls")
+        reasoning = fields.text("reasoning_content")
+        if reasoning:
+            extras["reasoning_content"] = reasoning
+        fields.refuse("refusal", "a model here says what it says")
+        for name in ("audio", "annotations", "function_call"):
+            fields.refuse(name, "only text can be sent back", [])
+    if role == "tool":
+        call = fields.text("tool_call_id", limit=256)
+        if call:
+            extras["tool_call_id"] = call
+    speaker = fields.text("name", limit=256)
+    if speaker:
+        extras["name"] = speaker
+    fields.finish()
+    text = "" if content is None and "tool_calls" in extras else _content(content, f"{where}.content")
+    return Message("system" if role == "developer" else role, text, tuple(extras.items()))
+
+
+def _content(value: Any, where: str) -> str:
+    """A string, or a list of text parts."""
+    if isinstance(value, str):
+        return checked_text(value, where, 1 << 20)
+    if not isinstance(value, list) or not value:
+        wrong(where, "must be a string or a list of text parts", value)
+    texts = []
+    for index, part in enumerate(checked_list(value, where, 1024)):
+        name = f"{where}[{index}]"
+        fields = Fields(checked_object(part, name), name)
+        kind = fields.take("type")
+        if kind != "text":
+            shown = kind[:40] if isinstance(kind, str) else "a part without a type"
+            raise Problem(
+                400,
+                f"{name}.type: {shown} is not supported, only text is",
+                param=f"{name}.type",
+                code="unsupported_content",
+            )
+        text = fields.text("text")
+        if text is None:
+            wrong(f"{name}.text", "must be a string", None)
+        fields.finish()
+        texts.append(text)
+    return "".join(texts)

@@ -113,7 +113,7 @@ def cpu_name() -> str:
     """The processor's own name, "" when the system does not tell."""
     try:
         for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
-            if line.lower().startswith(("model name", "hardware", "model\t")):
+            if line.lower().startswith(("model name", "hardware")):
                 return line.partition(":")[2].strip()
     except OSError:
         pass

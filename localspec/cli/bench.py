@@ -327,11 +327,12 @@ def _write_files(run: BenchRun, report: Report, path: Path, values: dict[str, An
 def _store(run: BenchRun, report: Report, pair: Pair) -> None:
     """Keep the verdict with the pair; a run without one leaves what was known."""
     from localspec import verdicts
+    from localspec.bench.environment import device_lines
     from localspec.bench.outcome import bench_record
 
     record = bench_record(run, report)
     if record:
-        device = verdicts.device_name(pair.settings.gpu_layers, tuple(run.environment.get("devices", ())))
+        device = verdicts.device_name(pair.settings.gpu_layers, device_lines())
         verdicts.store(pair.files.target, pair.files.draft, device, bench=record)
 
 

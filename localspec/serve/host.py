@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MAX_RESTARTS = 3
 
+CLOSING = Problem(503, "the server is shutting down", code="closing", headers={"Retry-After": "5"})
+
 State = Literal["loading", "ready", "failed", "closing"]
 
 
@@ -76,8 +78,9 @@ class Host:
         )
 
     def close(self) -> None:
-        """End the engine's process."""
+        """Take no more jobs and end the engine's process."""
         self.state = "closing"
+        self.desk.close(CLOSING)
         with self._lock:
             if self._session is not None:
                 self._session.close()

@@ -18,13 +18,14 @@ _TOKEN_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15,
 
 
 class Statistics:
-    """Counters of one server's life. `queue` gives (running, waiting), `memory` bytes by process, when asked."""
+    """Counters of one server's life."""
 
     def __init__(
         self,
         queue: Callable[[], tuple[int, int]],
         memory: Callable[[], Sequence[tuple[Labels, float]]],
     ) -> None:
+        """`queue` gives (running, waiting), `memory` bytes by process, when asked."""
         self.last: GenerationStats | None = None
         """Of the answer that ended last."""
         self._first_token: dict[Job, float] = {}

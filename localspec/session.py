@@ -21,7 +21,7 @@ from localspec.engine.settings import (
     SpeculationSettings,
 )
 from localspec.engine.templates import Message
-from localspec.errors import IncompatiblePair, LocalspecError
+from localspec.errors import DoesNotFit, IncompatiblePair, LocalspecError
 from localspec.locations import state_folder
 from localspec.machine import physical_cores
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from localspec.engine.engine import EngineInfo
     from localspec.engine.records import Event, Finished, GenerationStats, LoadProgress, Token
     from localspec.pairs.compat import Verdict
+    from localspec.pairs.fit_records import FitPlan
+    from localspec.pairs.model_info import ModelInfo
     from localspec.pairs.resolve import PairFiles
 
 
@@ -45,7 +47,7 @@ class LoadOptions:
     draft_gpu_layers: int | None = None
     split_mode: Literal["none", "layer", "row"] = "layer"
     main_gpu: int = 0
-    cache_type: str = "f16"
+    cache_type: str | None = None
     flash_attention: Literal["auto", "on", "off"] = "auto"
     draft_length: int | None = None
     """A fixed draft length that must be possible; None = what is chosen automatically."""
@@ -54,14 +56,31 @@ class LoadOptions:
     offline: bool = False
     cache_folder: str | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what the engine would refuse, before any file is looked at."""
+        LoadSettings(
+            Path(),
+            context=self.context,
+            threads=self.threads,
+            cache_type=self.cache_type or "f16",
+            max_draft_length=self.draft_length or 0,
+        )
+
 
 class Session:
     """A loaded pair. One answer at a time."""
 
     def __init__(
-        self, files: PairFiles, verdict: Verdict | None, client: EngineClient, settings: LoadSettings
+        self,
+        files: PairFiles,
+        verdict: Verdict | None,
+        placed: FitPlan,
+        client: EngineClient,
+        settings: LoadSettings,
     ) -> None:
         self.files = files
+        self.placed = placed
+        """Where everything went, and the concessions that were made for it."""
         self.verdict = verdict
         """Of the pair; None without a draft model."""
         self.client = client
@@ -74,6 +93,11 @@ class Session:
         info = self.client.info
         assert info is not None
         return info
+
+    @property
+    def concessions(self) -> list[str]:
+        """What is not as asked so that everything fits, one sentence each."""
+        return [f"{step.name}: {step.detail}, so that everything fits" for step in self.placed.steps]
 
     @property
     def stats(self) -> GenerationStats | None:
@@ -114,6 +138,27 @@ class Session:
         """The text of one answer; options as for `stream`."""
         return "".join(token.text for token in self.stream(prompt, **options))  # type: ignore[arg-type]
 
+    def swap_draft(
+        self, draft: str, options: LoadOptions, on_progress: Callable[[LoadProgress], None] | None = None
+    ) -> None:
+        """Another draft model beside the target, whose cache stays; `none` unloads it.
+
+        Nothing changes when the check says no.
+        """
+        options = replace(options, draft=draft)
+        files = find(str(self.files.target), options)
+        target, wanted = read(files)
+        verdict = check(files, target, wanted, options)
+        settings = replace(
+            self.settings,
+            draft=files.draft,
+            masked_ids=verdict.masked_ids if verdict is not None else (),
+            shared_rows=verdict.shared_rows if verdict is not None else None,
+        )
+        self.client.load_draft(settings.draft, settings.masked_ids, settings.shared_rows, on_progress)
+        self.files, self.verdict = replace(files, name=self.files.name), verdict
+        self.settings = settings
+
     def close(self) -> None:
         """End the engine's process."""
         self.client.close()
@@ -129,20 +174,28 @@ def open_session(
     pair: str,
     options: LoadOptions = LoadOptions(),
     on_progress: Callable[[LoadProgress], None] | None = None,
+    on_client: Callable[[EngineClient], None] | None = None,
 ) -> Session:
-    """Find, check and load a pair. Raises the errors of `localspec.errors`; nothing stays loaded then."""
+    """Find, check and load a pair. Raises the errors of `localspec.errors`; nothing stays loaded then.
+
+    `on_client` gets the engine's handle before the load begins: what a caller needs to stop it.
+    """
     from localspec.engine.client import EngineClient
 
     files = find(pair, options)
-    verdict = check(files, options)
-    settings = plan(files, verdict, options)
+    target, draft = read(files)
+    verdict = check(files, target, draft, options)
+    placed = fit(target, draft, options)
+    settings = settings_for(files, verdict, placed, options)
     client = EngineClient(state_folder() / "log")
+    if on_client is not None:
+        on_client(client)
     try:
         client.load(settings, physical_cores(), on_progress)
     except BaseException:
         client.close()
         raise
-    return Session(files, verdict, client, settings)
+    return Session(files, verdict, placed, client, settings)
 
 
 def find(pair: str, options: LoadOptions) -> PairFiles:
@@ -154,15 +207,22 @@ def find(pair: str, options: LoadOptions) -> PairFiles:
     )
 
 
-def check(files: PairFiles, options: LoadOptions) -> Verdict | None:
-    """May this draft serve this target? Raises UnreadableFile, IncompatiblePair with the reasons."""
-    from localspec.pairs import compat
-    from localspec.pairs.gguf_header import read_header
+def read(files: PairFiles) -> tuple[ModelInfo, ModelInfo | None]:
+    """Both headers. Raises UnreadableFile."""
+    from localspec.pairs.split_files import read_model
 
-    target = read_header(files.target)
-    if files.draft is None:
+    return read_model(files.target_files), read_model(files.draft_files) if files.draft_files else None
+
+
+def check(
+    files: PairFiles, target: ModelInfo, draft: ModelInfo | None, options: LoadOptions
+) -> Verdict | None:
+    """May this draft serve this target? Raises IncompatiblePair with the reasons."""
+    from localspec.pairs import compat
+
+    if draft is None or files.draft is None:
         return None
-    verdict = compat.check(target, read_header(files.draft))
+    verdict = compat.check(target, draft)
     reason = verdict.worst()
     if reason is not None and (verdict.kind == "refused" or (verdict.swapped and not options.force)):
         raise IncompatiblePair(
@@ -172,24 +232,51 @@ def check(files: PairFiles, options: LoadOptions) -> Verdict | None:
     return verdict
 
 
-def plan(files: PairFiles, verdict: Verdict | None, options: LoadOptions) -> LoadSettings:
-    """Where everything goes."""
+def fit(target: ModelInfo, draft: ModelInfo | None, options: LoadOptions) -> FitPlan:
+    """Where everything goes. Raises DoesNotFit with what is lacking, unless told to try anyway."""
+    from localspec.pairs.fit_records import Wish, lacking
+    from localspec.placing import plan_pair, this_machine
+
+    wish = Wish(
+        context=options.context,
+        cache_type=options.cache_type,
+        draft_length=_longest_draft(options),
+        gpu_layers=options.gpu_layers,
+        draft_gpu_layers=options.draft_gpu_layers,
+    )
+    # By the headers alone: libllama's own sizes would cost a process more, and differ by a few per cent.
+    chosen = plan_pair(target, draft, this_machine(), wish, local=False)
+    if not chosen.fits and not options.force:
+        raise DoesNotFit(
+            lacking(chosen), "See: localspec fit. Take a smaller model, --ctx or quantization, or --force"
+        )
+    return chosen
+
+
+def settings_for(
+    files: PairFiles, verdict: Verdict | None, placed: FitPlan, options: LoadOptions
+) -> LoadSettings:
+    """What the engine is told."""
     settings = LoadSettings(
         target=files.target,
-        draft=files.draft,
-        context=options.context,
+        draft=files.draft if placed.draft is not None else None,
+        context=placed.context,
         threads=options.threads,
-        gpu_layers=-1 if options.gpu_layers is None else options.gpu_layers,
-        draft_gpu_layers=-1 if options.draft_gpu_layers is None else options.draft_gpu_layers,
+        gpu_layers=placed.target.gpu_layers,
+        draft_gpu_layers=placed.draft.gpu_layers if placed.draft is not None else 0,
         split_mode=options.split_mode,
         main_gpu=options.main_gpu,
-        cache_type=options.cache_type,
+        cache_type=placed.cache_type,
         flash_attention=options.flash_attention,
-        max_draft_length=max(AUTO_DRAFT_LENGTH, options.draft_length or 0),
+        max_draft_length=_longest_draft(options),
     )
     if verdict is not None:
         settings = replace(settings, masked_ids=verdict.masked_ids, shared_rows=verdict.shared_rows)
     return settings
+
+
+def _longest_draft(options: LoadOptions) -> int:
+    return max(AUTO_DRAFT_LENGTH, options.draft_length or 0)
 
 
 __all__ = [

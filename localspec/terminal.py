@@ -26,6 +26,11 @@ def one_line(text: str, limit: int = 400) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
+def row(text: str) -> str:
+    """`visible` text on one line, its spacing kept: for rows of tables."""
+    return visible(re.sub(r"[\n\t]", " ", text))
+
+
 def wants_colour(stream: TextIO) -> bool:
     """Colour on `stream`? FORCE_COLOR and NO_COLOR decide when set and not empty, else a terminal does."""
     if os.environ.get("NO_COLOR"):

@@ -1,9 +1,10 @@
-"""GGUF files whose next-token distribution is known exactly: byte-level bigram models in the llama architecture.
+"""GGUF files whose next-token distribution is known exactly: byte-level bigram models in the llama
+architecture.
 
-One block whose attention and feed-forward outputs are zero, so the residual stream is the token's embedding. The embedding of
-token t is the one-hot e_t; RMSNorm turns it into e_t * sqrt(n), the norm's weight 1/sqrt(n) undoes that, and output row v
-gives logit[v] = log P(v | t). Two such files with one vocabulary are a pair whose acceptance rate is known:
-sum over v of min(p(v|t), q(v|t)).
+One block whose attention and feed-forward outputs are zero, so the residual stream is the token's
+embedding. The embedding of token t is the one-hot e_t; RMSNorm turns it into e_t * sqrt(n), the norm's
+weight 1/sqrt(n) undoes that, and output row v gives logit[v] = log P(v | t). Two such files with one
+vocabulary are a pair whose acceptance rate is known: sum over v of min(p(v|t), q(v|t)).
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def make_pair(folder: Path, *, noise: float = 0.3) -> BigramPair:
 
 
 def make_small_pair(folder: Path) -> BigramPair:
-    """Random tables over the small alphabet: tokens that only one of the two may say, and all shades between."""
+    """Random tables over the small alphabet: tokens that only one of the two may say, and all shades
+    between."""
     rng = np.random.default_rng(5)
     p, q = np.full((SMALL, SMALL), 1e-9), np.full((SMALL, SMALL), 1e-9)
     letters = slice(FIRST_BYTE, FIRST_BYTE + len(LETTERS))
@@ -106,7 +108,8 @@ def tempered(table: Table, temperature: float) -> Table:
 
 
 def vocabulary(rows: int = SIZE) -> tuple[list[str], list[int], list[str]]:
-    """Texts, types and merges of a byte-level BPE in which one token is one byte; rows beyond it are padding."""
+    """Texts, types and merges of a byte-level BPE in which one token is one byte; rows beyond it are
+    padding."""
     alphabet = LETTERS if rows < SIZE else BYTES
     visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
     letters = {byte: chr(byte) for byte in visible}
@@ -132,7 +135,8 @@ def write(
     template: str | None = TEMPLATE,
     texts: list[str] | None = None,
 ) -> None:
-    """Write the model of `table`, its vocabulary padded to `rows`; padding is very unlikely, but not impossible."""
+    """Write the model of `table`, its vocabulary padded to `rows`; padding is very unlikely, but not
+    impossible."""
     width = (rows + 31) // 32 * 32
     names, types, merges = vocabulary(rows)
     writer = GGUFWriter(path, "llama")
@@ -189,8 +193,8 @@ def _tensors(table: Table, rows: int, width: int) -> dict[str, NDArray[np.float3
 
 
 TEXT = (
-    "The small model guesses a few words ahead and the big model reads them all at once. What it would have said "
-    "itself it keeps; at the first word that it would not have said it puts its own and throws the rest away. "
-    "So the text is the big model's text, and it comes sooner whenever the guesses were good. A list of names, a "
-    "table of numbers or a page of code is easy to guess; a poem is hard. "
+    "The small model guesses a few words ahead and the big model reads them all at once. What it would have "
+    "said itself it keeps; at the first word that it would not have said it puts its own and throws the rest "
+    "away. So the text is the big model's text, and it comes sooner whenever the guesses were good. A list "
+    "of names, a table of numbers or a page of code is easy to guess; a poem is hard. "
 )

@@ -14,7 +14,8 @@ THREE_SIGMA_P = 0.001
 def chi_square_p(observed: NDArray[np.float64], expected: NDArray[np.float64], least: float = 5.0) -> float:
     """Upper-tail probability of Pearson's statistic, summed over rows of a table of counts.
 
-    In each row, cells with an expectation under `least` are pooled. The tail is Wilson and Hilferty's approximation.
+    In each row, cells with an expectation under `least` are pooled. The tail is Wilson and Hilferty's
+    approximation.
     """
     statistic = 0.0
     freedom = 0

@@ -20,7 +20,8 @@ _FOLDERS = {
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test has its own config, data, state, cache and hub folders, and none of the person's variables."""
+    """Every test has its own config, data, state, cache and hub folders, and none of the person's
+    variables."""
     for variable in list(os.environ):
         if variable.startswith(("LOCALSPEC_", "HF_")) and not variable.startswith("LOCALSPEC_TEST_"):
             monkeypatch.delenv(variable)

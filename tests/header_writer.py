@@ -11,7 +11,7 @@ from localspec.pairs.gguf_header import parse_header
 from localspec.pairs.model_info import ModelInfo
 
 NORMAL, CONTROL, USER, UNUSED = 1, 3, 4, 5
-F16, Q4_0, Q8_0, Q4_K, Q6_K = 1, 2, 8, 12, 14
+F16, Q4_0, Q5_0, Q8_0, Q4_K, Q6_K = 1, 2, 6, 8, 12, 14
 
 
 def vocabulary(words: int, *special: str) -> tuple[list[str], list[int]]:
@@ -31,7 +31,7 @@ def header(
     **keys: Any,
 ) -> bytes:
     """A whole header. `keys`: `bos_token_id=1`, `chat_template="…"` (tokenizer), or `arch__block_count=2`."""
-    values: list[tuple[str, bytes]] = [("general.architecture", _text(arch)), ("tokenizer.ggml.model", _text(model))]
+    values = [("general.architecture", _text(arch)), ("tokenizer.ggml.model", _text(model))]
     if pre:
         values.append(("tokenizer.ggml.pre", _text(pre)))
     values.append(("tokenizer.ggml.tokens", _texts(tokens)))
@@ -67,7 +67,9 @@ def write(path: Path, data: bytes) -> Path:
     return path
 
 
-_BLOCKS = {0: (1, 4), F16: (1, 2), Q4_0: (32, 18), Q8_0: (32, 34), Q4_K: (256, 144), Q6_K: (256, 210)}
+_BLOCKS = {
+    0: (1, 4), F16: (1, 2), Q4_0: (32, 18), Q5_0: (32, 22), Q8_0: (32, 34), Q4_K: (256, 144), Q6_K: (256, 210),
+}  # fmt: skip
 
 
 def _size(shape: tuple[int, ...], kind: int) -> int:

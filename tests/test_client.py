@@ -45,7 +45,12 @@ def test_events_are_those_of_the_loop_in_process(client: EngineClient, bigram: B
     engine = open_engine(bigram.target, bigram.draft, context=4000)
     try:
         here = ask(
-            engine, "The ", drafter="model", length=4, sampler=SamplerSettings(temperature=0.9, seed=1), max_tokens=200
+            engine,
+            "The ",
+            drafter="model",
+            length=4,
+            sampler=SamplerSettings(temperature=0.9, seed=1),
+            max_tokens=200,
         )
     finally:
         engine.close()
@@ -119,7 +124,9 @@ def test_errors_of_a_request_leave_the_engine_usable(client: EngineClient) -> No
     assert len(Answer(list(client.generate(limited(7)))).ids) == 7
 
 
-def test_the_draft_is_swapped_beside_the_target(client: EngineClient, bigram: BigramPair, tmp_path: Path) -> None:
+def test_the_draft_is_swapped_beside_the_target(
+    client: EngineClient, bigram: BigramPair, tmp_path: Path
+) -> None:
     other = tmp_path / "other.gguf"
     write(other, english_table())
     before = Answer(list(client.generate(limited(300))))
@@ -137,7 +144,9 @@ def test_the_draft_is_swapped_beside_the_target(client: EngineClient, bigram: Bi
     assert Answer(list(client.generate(limited(300)))).ids == before.ids
 
 
-def test_native_log_lines_go_to_the_log_only(bigram: BigramPair, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_native_log_lines_go_to_the_log_only(
+    bigram: BigramPair, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     with EngineClient(tmp_path) as client:
         client.load(LoadSettings(bigram.target, context=64), threads=1)
         assert "llama" in client.log_path.read_text()

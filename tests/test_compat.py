@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - tables
 """Which drafts may serve which targets: a table of header-only pairs, one rule each."""
 
 from __future__ import annotations

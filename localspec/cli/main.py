@@ -17,14 +17,33 @@ import click
 
 from localspec import __version__
 from localspec.errors import LocalspecError
-from localspec.terminal import one_line
+from localspec.terminal import is_terminal, one_line
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module:attribute, one line for the help page)
+    "chat": ("localspec.cli.chat:chat", "Chat in the terminal, and see speculation work"),
     "run": ("localspec.cli.run:run", "Answer one prompt on stdout"),
+    "replay": ("localspec.cli.replay:replay", "Show a saved conversation, without a model"),
+    "check": ("localspec.cli.check:check", "Report whether a draft goes with a target"),
+    "fit": ("localspec.cli.fit:fit", "Show where a pair goes in memory, and whether it fits"),
+    "quantize": ("localspec.cli.quantize:quantize", "Make a smaller file of a model"),
+    "draft-ladder": ("localspec.cli.draft_ladder:draft_ladder", "Compare quantizations of a draft"),
+    "doctor": ("localspec.cli.doctor:doctor", "Look for problems of this machine and this build"),
+    "bench": ("localspec.cli.bench:bench", "Plain against speculative, by kind of text"),
     "serve": ("localspec.cli.serve:serve", "Serve the pair to other programs over HTTP"),
     "export": ("localspec.cli.export:export", "The same pair in another engine"),
     "demo": ("localspec.cli.demo:demo", "Show the main job on a small model, no hub needed"),
+    "pull": ("localspec.cli.pull:pull", "Download a target and its draft, checked before the first gigabyte"),
+    "list": ("localspec.cli.list:list_pairs", "The pairs on this disk"),
+    "show": ("localspec.cli.show:show", "Everything known about one pair"),
+    "catalog": ("localspec.cli.catalog:catalog", "What can be pulled by name"),
+    "verify": ("localspec.cli.verify:verify", "Re-hash a pair's files; fetch again what is damaged"),
+    "rm": ("localspec.cli.rm:rm", "Remove a pair and the files only it uses"),
+    "prune": ("localspec.cli.prune:prune", "Delete unfinished downloads and contents without a name"),
+    "import": (
+        "localspec.cli.import_:import_models",
+        "Use models of LM Studio, Ollama, llama.cpp or a folder",
+    ),
 }
 
 
@@ -69,10 +88,17 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, "--version", prog_name="localspec")
 @click.pass_context
-def cli(ctx: click.Context) -> None:
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help(), err=True)
-        ctx.exit(2)
+def cli(ctx: click.Context) -> int | None:
+    if ctx.invoked_subcommand is not None:
+        return None
+    if is_terminal(sys.stdin) and is_terminal(sys.stdout):
+        from localspec.cli.chat import chat
+
+        with chat.make_context("chat", [], parent=ctx) as chat_context:
+            code: int = chat.invoke(chat_context)
+        return code
+    click.echo(ctx.get_help(), err=True)
+    return 2
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -95,9 +121,10 @@ def main(argv: list[str] | None = None) -> int:
         return 130
     except Terminated:
         return 143
-    except BrokenPipeError:
-        # The reader of our stdout went away: nobody is left to tell. Keep the interpreter's own flush quiet.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit):
+        # click turns a broken pipe, and nothing else here, into an exit of its own. The reader of our stdout
+        # went away, so nobody is left to tell. Keep the interpreter's own flush quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except Exception as error:
         return _report_bug(error)

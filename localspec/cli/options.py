@@ -72,6 +72,12 @@ def option(*names: str, **attributes: Any) -> Callable[[F], F]:
     return click.option(*names, **attributes)
 
 
+def cache_option(command: F) -> F:
+    """Where model files are kept."""
+    text = "Folder of the model files (default: the Hugging Face cache)."
+    return option("--cache-dir", metavar="DIR", help=text)(command)
+
+
 def pair_options(command: F) -> F:
     """Which draft, and where both models go."""
     for add in reversed(
@@ -95,7 +101,7 @@ def pair_options(command: F) -> F:
                 help="How several GPUs share a model.",
             ),
             option("--main-gpu", type=int, default=0, help="The GPU that is used when one is."),
-            option("--cache-type", default="f16", help="Element type of the KV caches: f16, q8_0, q4_0, ..."),
+            option("--cache-type", metavar="T", help="Element type of the caches: f16 (default), q8_0, ..."),
             option(
                 "--flash-attn",
                 type=click.Choice(["auto", "on", "off"]),

@@ -53,6 +53,8 @@ def run(pair: str, prompt: str | None, **values: Any) -> int:
     load = cli_options.load_options(values)
     cli_options.speculation_settings(values)  # complains before anything is loaded
     with open_session(pair, load, _progress(values)) as session:
+        for sentence in () if values["quiet"] else session.concessions:
+            print(f"note: {sentence}", file=sys.stderr)
         request = _request(question, session, sampler, values)
         printer = None if values["as_json"] else AnswerPrinter(sys.stdout, show_draft=values["show_draft"])
         if printer is not None and values["show_draft"] and not values["quiet"]:

@@ -113,8 +113,8 @@ class EngineClient:
             return []
         return [line for line in text.splitlines() if line.strip()][-count:]
 
-    def close(self) -> None:
-        """End the process, by force after some seconds. Safe to call twice and after its death."""
+    def close(self, patience: float = _CLOSE_SECONDS) -> None:
+        """End the process, by force after `patience` seconds. Safe to call twice and after its death."""
         self._cancel.set()
         with contextlib.suppress(EngineDied):
             self._send(commands.Close())
@@ -122,7 +122,7 @@ class EngineClient:
             if self._process.stdin is not None:
                 self._process.stdin.close()
         try:
-            self._process.wait(_CLOSE_SECONDS)
+            self._process.wait(patience)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -44,10 +44,16 @@ _RATE_PRIOR = 24.0  # tokens at plain speed that the long-run rate starts from
 _DEBT_ROUNDS = 8  # catching up is an investment in about so many rounds
 _VALUE_WEIGHT = 4.0  # rounds that the calculated value of a draft weighs against the met ones
 _VALUE_MEMORY = 0.94
+_FIRST_TRUST = 6  # guesses in a draft, until one of that length was kept whole
+_REFERENCE_ROUNDS = 64  # rounds without a plain pass, at most
+_REFERENCE_AT_LEAST = 12
+_REFERENCE_CHANGE = 1.2  # of all pass times, that a plain pass has to confirm
+MODE = 2
+_OPTIMISM = 0.06
 _PROBE_MEMORY = 0.7  # a probe is news
 _FIRST_GAP = 24.0  # rounds without a draft before the first probe
 _GAP_GROWTH = 1.4
-_LONGEST_GAP = 96.0
+_LONGEST_GAP = 48.0
 _PROBE_LENGTH = 8
 _PROBE_SHARE = 0.01  # of all time
 _LOSS_ALLOWED = 8.0  # plain steps that drafting may lose before it has to prove itself
@@ -191,11 +197,13 @@ class AdaptiveController:
         self._drafter = drafter
         self._length = length
         self._longest = longest
+        self._trusted = longest if acceptance else _FIRST_TRUST
         # What drafts of the model bring, after each kind of round: tokens expected, plain steps spent, rounds.
         self._values = [[0.0, 0.0, 0.0] for _ in range(4)]
         self._pool = [0.0, 0.0, 0.0]
         # The long-run rate, as a multiple of plain: tokens made, over the plain steps their time was worth.
         self._tokens = self._steps = _RATE_PRIOR
+        self._possible = 1.0
         self._before = NO_DRAFT_BEFORE
         self._plan = Plan("none", 0, "")
         self._situation = Situation(0, 0)
@@ -215,6 +223,8 @@ class AdaptiveController:
         self._balance = 0.0
         self._blocked_until = 0
         self._rounds = 0
+        self._reference_round = 0
+        self._reference_scale = 1.0
         self.state: Literal["on", "off"] = "on"
         self.reason = "on: not measured yet"
         self.changes: list[StateChange] = []
@@ -222,7 +232,20 @@ class AdaptiveController:
     @property
     def long_run_speedup(self) -> float:
         """Slowly forgetting tokens per second, over plain decoding's; at least 1."""
-        return max(1.0, self._tokens / self._steps)
+        met = self._tokens / self._steps
+        if MODE == 1:
+            return max(1.0, met, .95 * self._possible)
+        if MODE == 2:
+            return max(1.0, .5*met + .5 * self._possible)
+        if MODE == 3:
+            return max(1.0, min(met, self._possible*1.15))
+        if MODE == 4:
+            return max(1.0, min(max(met, .95*self._possible), self._possible*1.2))
+        if MODE == 5:
+            return max(1.0, self._possible)
+        if MODE == 6:
+            return max(1.0, met**.5*self._possible**.5)
+        return max(1.0, met)
 
     @property
     def probe_share(self) -> float:
@@ -244,16 +267,18 @@ class AdaptiveController:
         self._extra_pass = self._probing = False
         self._kept_so_far, self._judged, self._expected = 1.0, 0, 0.0
         self._price(situation)
+        if self._wants_reference(situation):
+            self._plan = Plan("none", 0, "a plain pass, to know what plain takes now")
+            return self._plan
         lookup_length, lookup_gain = self._lookup_gain(situation)
         model_gain = self._model_gain(situation)
         if lookup_gain > max(0.0, model_gain):
             self._plan = self._on("lookup", lookup_length)
         elif model_gain > 0.0:
-            self._plan = self._on("model", min(situation.budget, self._length or self._longest))
-        elif self._may_probe(situation):
+            self._plan = self._on("model", min(situation.budget, self._length or self._trusted))
+        elif self._probe_length(situation):
             self._probing = True
-            length = min(situation.budget, self._longest, _PROBE_LENGTH)
-            self._plan = Plan("model", length, "probe: is it worth it again?")
+            self._plan = Plan("model", self._probe_length(situation), "probe: is it worth it again?")
         else:
             self._plan = Plan("none", 0, self._off(situation))
         return self._plan
@@ -265,14 +290,29 @@ class AdaptiveController:
         if plain <= 0:  # nothing was measured: rows look free, and the first rounds measure them
             self._row_prices, self._step_price = [0.0] * (MAX_LOOKUP_DRAFT + 2), 0.0
             return
-        per_second = self.long_run_speedup / plain
+        self._priced_at = self.long_run_speedup
+        per_second = self._priced_at / plain
         row = costs.host_row_seconds * per_second
         scale = costs.target.scale(position) * per_second
         curve = costs.target.curve
         one = curve[1]
         most = min(situation.budget, MAX_LOOKUP_DRAFT)
         self._row_prices = [(curve[n + 1] - one) * scale + row * n for n in range(most + 1)]
+        switch = costs.switch_share * one * scale
+        if switch and costs.last_rows <= most + 1:
+            self._row_prices[costs.last_rows - 1] -= switch
         self._step_price = costs.draft_step_seconds(position) * per_second
+
+    def _wants_reference(self, situation: Situation) -> bool:
+        """Whether a plain pass is due: drafts are measured against it, and it is measured only when it is made."""
+        if self._drafter != "auto" or self._length is not None:
+            return False
+        since = self._rounds - self._reference_round
+        if since >= _REFERENCE_ROUNDS:
+            return True
+        scale = self.costs.target.scale(situation.position)
+        ratio = scale / self._reference_scale
+        return since >= _REFERENCE_AT_LEAST and not 1 / _REFERENCE_CHANGE < ratio < _REFERENCE_CHANGE
 
     def _lookup_gain(self, situation: Situation) -> tuple[int, float]:
         """The best length of a copy, and the tokens it gains over plain (negative: it loses)."""
@@ -303,24 +343,29 @@ class AdaptiveController:
             return 1.0
         if self._rounds < self._blocked_until:
             return -1.0
-        step, rate = self._step_price, self.long_run_speedup
+        step, rate = self._step_price, self._priced_at
         debt = self.costs.catch_up_seconds(situation.catch_up_rows, situation.position)
         debt_price = debt * step / self.costs.draft_step_seconds(situation.position) if debt else 0.0
         # The best draft of a length set beforehand; what stopping by confidence adds to it is met, not calculated.
+        possible = 1.0
         gain, chance, best = 0.0, self.acceptance.first.values[self._before], (-1.0, 0.0, 0.0)
         for length in range(1, min(situation.budget, self._longest) + 1):
             gain += chance
             price = length * step + self._row_prices[length]
             if gain - price > best[0]:
                 best = (gain - price, gain, price)
+            possible = max(possible, (1 + gain) / (1 + price / rate))
             chance *= self.acceptance.steady
             if chance < step:
                 break
+        self._possible = possible
         pool_tokens, pool_steps, pool_rounds = self._pool
         weight = pool_rounds + _VALUE_WEIGHT
         pool = (pool_tokens - rate * pool_steps + _VALUE_WEIGHT * best[0]) / weight
         tokens, steps, rounds = self._values[self._before]
         value = (tokens - rate * steps + _VALUE_WEIGHT * pool) / (rounds + _VALUE_WEIGHT)
+        if self._balance > 0.0:
+            value += _OPTIMISM
         return value - debt_price / _DEBT_ROUNDS
 
     def _on(self, drafter: Choice, length: int) -> Plan:
@@ -374,31 +419,42 @@ class AdaptiveController:
         self._rounds += 1
         passes = len(round_.drafted) + self._extra_pass
         self.costs.observe(round_, passes)
-        if round_.drafter == "model" and self._row_prices:
-            self._observe_value(round_, passes)
-        self._observe_guesses(round_)
         plain = self.costs.round_seconds(1, round_.position)
-        if plain <= 0:
-            return
+        if plain > 0:
+            self._observe_time(round_, plain)
+        self._observe_guesses(round_)
+
+    def _observe_time(self, round_: Round, plain: float) -> None:
+        """The long-run rate, what a draft brought, and what was lost; in plain steps as they are now."""
         emitted = len(round_.emitted)
-        steps = round_.wall_seconds / plain
+        steps = min(round_.wall_seconds / plain, 3.0 * (round_.verified + 1))
         self._elapsed += round_.wall_seconds
-        keep = _RATE_MEMORY
-        self._tokens = self._tokens * keep + emitted
-        self._steps = self._steps * keep + min(steps, 3.0 * (round_.verified + 1))
-        if round_.drafter == "none":
-            self._quiet += 1
-            self._balance = min(_LOSS_ALLOWED, self._balance + _LOSS_TRICKLE * emitted)
-        else:
+        self._tokens = self._tokens * _RATE_MEMORY + emitted
+        self._steps = self._steps * _RATE_MEMORY + steps
+        if self.costs.target.revised:  # what drafts brought at other prices says nothing
+            self._values = [[0.0, 0.0, 0.0] for _ in range(4)]
+            self._pool = [0.0, 0.0, 0.0]
+        if round_.drafter == "model":
+            self._observe_value(round_, plain)
+        if round_.drafter != "none":
             self._observe_drafting(round_, plain, emitted - steps)
+            return
+        self._reference_round = self._rounds
+        self._reference_scale = self.costs.target.scale(round_.position)
+        self._quiet += 1
+        self._balance = min(_LOSS_ALLOWED, self._balance + _LOSS_TRICKLE * emitted)
 
-    def _observe_value(self, round_: Round, passes: int) -> None:
-        """What the draft could be expected to bring, judged by its confidences, and what it cost.
+    def _observe_value(self, round_: Round, plain: float) -> None:
+        """What the draft could be expected to bring, and the plain steps it takes.
 
-        Expected rather than counted: far less noise, and the acceptance model sees to it that it is true.
+        Tokens by the confidences, time by the costs, both as they are known now: far less noise than counting, and
+        the two models see to it that they are true.
         """
         self._judge(round_.confidences[: round_.verified])
-        steps = (passes * self._step_price + self._row_prices[round_.verified]) / self.long_run_speedup
+        costs, position = self.costs, round_.position
+        seconds = len(round_.drafted) * costs.draft_step_seconds(position)
+        seconds += costs.round_seconds(round_.verified + 1, position) - plain
+        steps = seconds / plain
         memory = _PROBE_MEMORY if self._probing else _VALUE_MEMORY
         for value in (self._values[self._before], self._pool):
             value[0] = value[0] * memory + self._expected
@@ -407,6 +463,8 @@ class AdaptiveController:
 
     def _observe_guesses(self, round_: Round) -> None:
         if round_.drafter == "model" and round_.verified:
+            if round_.accepted >= self._trusted:
+                self._trusted = min(self._longest, 2 * round_.accepted)
             self.acceptance.observe(round_.confidences, round_.verified, round_.accepted, self._before)
         if not round_.verified:
             self._before = NO_DRAFT_BEFORE
@@ -440,20 +498,25 @@ class AdaptiveController:
 
     # --- being off ------------------------------------------------------------------------------------
 
-    def _may_probe(self, situation: Situation) -> bool:
-        """A look whether the draft model pays again, when its worst case fits into 1 % of all time."""
-        if not situation.has_model or self._drafter != "auto" or self._quiet < self._gap or situation.budget < 1:
-            return False
+    def _probe_length(self, situation: Situation) -> int:
+        """A look whether the draft model pays again: the most guesses whose loss fits into 1 % of all time.
+
+        The loss reckoned with is that of a draft that is rejected whole. 0: no probe now.
+        """
+        if not situation.has_model or self._drafter != "auto" or self._quiet < self._gap:
+            return 0
         if self._rounds < self._blocked_until:
-            return False
+            return 0
         costs, position = self.costs, situation.position
-        worst = (
-            costs.catch_up_seconds(situation.catch_up_rows, position)
-            + _PROBE_LENGTH * costs.draft_step_seconds(position)
-            + costs.round_seconds(_PROBE_LENGTH + 1, position)
-            - costs.round_seconds(1, position)
-        )
-        return self._probe_seconds + worst <= _PROBE_SHARE * self._elapsed
+        step, plain = costs.draft_step_seconds(position), costs.round_seconds(1, position)
+        left = _PROBE_SHARE * self._elapsed - self._probe_seconds
+        left -= costs.catch_up_seconds(situation.catch_up_rows, position)
+        length = 0
+        for guesses in range(1, min(situation.budget, self._longest, _PROBE_LENGTH) + 1):
+            if guesses * step + costs.round_seconds(guesses + 1, position) - plain > left:
+                break
+            length = guesses
+        return length
 
     def _off(self, situation: Situation) -> str:
         if self._quiet < _QUIET_ROUNDS and self.state == "on":

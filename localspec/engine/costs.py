@@ -24,7 +24,8 @@ _REPEATS = 3
 _LEAST_BUDGET = 2.0  # seconds
 _BUDGET_STEPS = 10  # plain steps
 _HOST_MEMORY = 0.05
-_SWITCH_MEMORY = 0.05
+_SWITCH_MEMORY = 0.02
+_SWITCH_DOUBT = 0.02
 _VERSION = 1
 
 
@@ -38,6 +39,9 @@ class Costs:
         """Draft model passes by rows: 1 is a draft step, more are catch-up."""
         self.host_row_seconds = 0.0
         """Sampling, rewinding and bookkeeping, per row of a round."""
+        self.last_rows = 1
+        """Width of the latest target pass."""
+        self._same_width = self._other_width = 0.0  # how far passes were from what was expected, in log seconds
 
     @property
     def known(self) -> bool:
@@ -51,6 +55,11 @@ class Costs:
     def round_seconds(self, rows: int, position: int) -> float:
         """A target pass and the host's work around it, without any drafting."""
         return self.target.seconds(rows, position) + rows * self.host_row_seconds
+
+    @property
+    def switch_share(self) -> float:
+        """What a pass takes longer when its width is not the last one's (graphs are rebuilt), as a share of it."""
+        return max(0.0, self._other_width - self._same_width - _SWITCH_DOUBT)
 
     def draft_step_seconds(self, position: int) -> float:
         """One guess of the draft model."""
@@ -74,7 +83,12 @@ class Costs:
         if round_.index == 0:
             return
         rows = round_.verified + 1
-        self.target.observe(rows, round_.position, round_.verify_seconds)
+        surprise = self.target.observe(rows, round_.position, round_.verify_seconds)
+        if rows == self.last_rows:
+            self._same_width += _SWITCH_MEMORY * (surprise - self._same_width)
+        else:
+            self._other_width += _SWITCH_MEMORY * (surprise - self._other_width)
+        self.last_rows = rows
         host = (round_.sample_seconds + round_.rewind_seconds + round_.other_seconds) / rows
         if self.host_row_seconds:
             # A pause of the whole process is not host work.

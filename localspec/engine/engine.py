@@ -120,7 +120,9 @@ class Engine:
         vocabulary = self._target_weights.vocabulary
         if request.prompt is not None:
             return vocabulary.tokenize(request.prompt, special=True, add_bos=vocabulary.adds_bos)
-        segments = self._template().render(request.messages, True, **dict(request.template_arguments))
+        segments = self._template(request.template).render(
+            request.messages, True, **dict(request.template_arguments)
+        )
         ids = encode(
             segments, lambda text, special: vocabulary.tokenize(text, special=special), vocabulary.is_control
         )
@@ -168,7 +170,8 @@ class Engine:
         generation = self._generation
         if generation is not None:
             controller = self._controller(speculation) if speculation is not None else None
-            generation.change(controller, sampler)
+            drafters = self._usable_drafters(speculation) if speculation is not None else None
+            generation.change(controller, drafters, sampler)
 
     def load_draft(
         self, path: Path, masked_ids: tuple[int, ...] = (), shared_rows: int | None = None
@@ -228,9 +231,9 @@ class Engine:
         context.warm_up()
         return context
 
-    def _template(self) -> ChatTemplate:
+    def _template(self, instead: str | None) -> ChatTemplate:
         vocabulary = self._target_weights.vocabulary
-        source = self._target_weights.chat_template()
+        source = instead or self._target_weights.chat_template()
         if source is None:
             raise InvalidInput(
                 f"{self._target_weights.path.name} has no chat template", "Send the prompt as it is: --raw"

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.engine.controller import Controller, Plan, Situation
+from localspec.engine.costs import Costs
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter, common_length
 from localspec.engine.grammar import Grammar, mask, needed
@@ -84,6 +85,7 @@ class Generation:
         held: Sequence[int] = (),
         suppressed: Sequence[int] = (),
         ends: frozenset[int] = frozenset(),
+        costs: Costs | None = None,
         grammar: Grammar | None = None,
     ) -> None:
         """With a `grammar` there must be no drafters.
@@ -102,12 +104,14 @@ class Generation:
         self._controller = controller
         self._limits = limits
         self._ends = ends
+        self._costs = costs
+        self._plain_seconds = 0.0  # what plain decoding would have needed for the tokens so far
         self._suppressed = suppressed
         self._settings = sampler
         self._sampler = Sampler(sampler, banned=suppressed)
         self._grammar = grammar
         self._chance = _chance(sampler)
-        self._changes: list[tuple[Controller | None, SamplerSettings | None]] = []
+        self._changes: list[tuple[Controller | None, Drafters | None, SamplerSettings | None]] = []
         self._stream = TextStream(vocabulary.token_bytes, limits.stop)
         self._tokens = list(prompt)
         self._prompt_length = len(prompt)
@@ -132,9 +136,11 @@ class Generation:
             self._reason = "cancelled"
         yield self._finish()
 
-    def change(self, controller: Controller | None, sampler: SamplerSettings | None) -> None:
+    def change(
+        self, controller: Controller | None, drafters: Drafters | None, sampler: SamplerSettings | None
+    ) -> None:
         """Use these from the next round on; may be called from another thread."""
-        self._changes.append((controller, sampler))
+        self._changes.append((controller, drafters, sampler))
 
     def held(self) -> list[int]:
         """The tokens in the target's cache now."""
@@ -216,9 +222,13 @@ class Generation:
             other_seconds=host + before_rewind - clock.sampled,
         )
         self._rounds += 1
+        if self._costs is not None and self._costs.known:
+            self._plain_seconds += self._costs.plain_seconds(range(position, len(self._tokens)))
         self._stats.add(finished, draft.out_of_vocabulary)
         self._controller.observe(finished)
-        return RoundFinished(finished, self._stream.release())
+        return RoundFinished(
+            finished, self._stream.release(), self._texts(draft.ids), self._plain_token_seconds()
+        )
 
     def _keep(
         self, draft: Draft, verification: Verification
@@ -256,7 +266,7 @@ class Generation:
         assert self._reason is not None
         stats = self._stats.build(
             wall,
-            None,
+            self._plain_token_seconds(),
             self._controller.state,
             self._controller.reason,
         )
@@ -266,9 +276,11 @@ class Generation:
 
     def _apply_changes(self) -> None:
         while self._changes:
-            controller, sampler = self._changes.pop(0)
+            controller, drafters, sampler = self._changes.pop(0)
             if controller is not None:
                 self._controller = controller
+            if drafters is not None:
+                self._use(drafters)
             if sampler is not None:
                 self._sampler = Sampler(sampler, banned=self._suppressed)
                 if (sampler.coupled, sampler.seed) != (self._settings.coupled, self._settings.seed):
@@ -277,7 +289,22 @@ class Generation:
                 if self._drafters.model is not None:
                     self._drafters.model.configure(sampler, self._ends)
 
+    def _use(self, drafters: Drafters) -> None:
+        """Guess with these from now on; those that were left out so far catch up with the text."""
+        known = self._drafters.each()
+        for drafter in drafters.each():
+            if drafter not in known:
+                drafter.prepare(self._tokens)
+        self._drafters = drafters
+
     # --- helpers ------------------------------------------------------------------------------------
+
+    def _texts(self, ids: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self._vocabulary.token_bytes(token).decode("utf-8", "replace") for token in ids)
+
+    def _plain_token_seconds(self) -> float | None:
+        """Mean time that a plain token would have needed at this answer's positions."""
+        return self._plain_seconds / self._emitted() if self._plain_seconds else None
 
     def _emitted(self) -> int:
         return len(self._tokens) - self._prompt_length

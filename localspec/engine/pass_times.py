@@ -3,9 +3,9 @@
     log seconds = level[rows] + depth[context bucket] + drift
 
 `level` is the shape of the curve and moves slowly; `depth` grows with the context; `drift` is what the whole
-machine does to every pass (a busy neighbour, a throttled chip) and moves fast. Each observation is shared out among
-the three by how uncertain each is (a Kalman filter without cross terms), and is clipped, so that a spike counts for
-no more than a bad day. Widths that were never seen are interpolated.
+machine does to every pass (a busy neighbour, a throttled chip) and moves fast. Each observation is shared out
+among the three by how uncertain each is (a Kalman filter without cross terms). Spikes hardly count. Widths that
+were never seen are interpolated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _LEVEL_WALK = 0.004**2
 _DEPTH_WALK = 0.002**2
 _DRIFT_WALK = 0.03**2
 _AFTER_STORAGE = 0.08**2  # what a stored curve may have lost in the meantime
-_CLIP = 2.5  # standard deviations
+_CLIP = 2.5  # standard deviations, beyond which a pass is a spike ...
+_SPIKE_SHARE = 0.25  # ... and counts for so much of that,
+_STRIKES = 3  # unless so many in a row say the same of one width
 _REBUILD = 0.01  # the curve is rebuilt when a level has moved by this much
 _DEFAULT_SLOPE = 0.3  # extra time of a row, in passes of one row, before anything else is known
 _FIRST_BUCKET = 512  # tokens of context in the first bucket; each further one doubles
@@ -35,11 +37,15 @@ _FIRST_BUCKET = 512  # tokens of context in the first bucket; each further one d
 class Level:
     """An estimate and its variance, both in log seconds."""
 
-    __slots__ = ("mean", "variance")
+    __slots__ = ("mean", "seen", "strikes", "variance")
 
     def __init__(self, mean: float, variance: float) -> None:
         self.mean = mean
         self.variance = variance
+        self.strikes = 0
+        """Surprises in a row that were clipped on the same side (negative: below)."""
+        self.seen = 0
+        """When it was observed last, in passes."""
 
     def take(self, surprise: float, total: float, walk: float) -> None:
         """Move by this estimate's share of a surprise whose variance is `total`."""
@@ -55,6 +61,9 @@ class PassTimes:
         self._levels: dict[int, Level] = {}
         self._depths: dict[int, Level] = {}
         self._drift = Level(0.0, _DRIFT_WALK)
+        self._passes = 0
+        self.revised = False
+        """Whether the latest pass showed that its width had not been known at all."""
         self._curve: list[float] = []
         self._built: dict[int, float] = {}
 
@@ -81,10 +90,13 @@ class PassTimes:
             return self._curve[rows] * scale
         return self._curve[MAX_ROWS] * scale * rows / MAX_ROWS
 
-    def observe(self, rows: int, position: int, seconds: float) -> None:
-        """Learn from one pass. Wider ones than 65 rows are taken in proportion."""
+    def observe(self, rows: int, position: int, seconds: float) -> float:
+        """Learn from one pass; returns how far it was from what was expected, in log seconds, spikes clipped.
+
+        Wider passes than 65 rows are taken in proportion.
+        """
         if seconds <= 0 or rows < 1:
-            return
+            return 0.0
         if rows > MAX_ROWS:
             rows, seconds = MAX_ROWS, seconds * MAX_ROWS / rows
         level = self._levels.get(rows)
@@ -95,14 +107,18 @@ class PassTimes:
             level = self._levels[rows] = Level(guess, _UNSEEN_LEVEL)
         depth, drift = self._depth(position), self._drift
         total = level.variance + depth.variance + drift.variance + noise
-        limit = _CLIP * math.sqrt(total)
         surprise = math.log(seconds) - level.mean - depth.mean - drift.mean
-        surprise = max(-limit, min(limit, surprise))
+        surprise = _believe(surprise, _CLIP * math.sqrt(total), level)
+        total = level.variance + depth.variance + drift.variance + noise
+        self._passes += 1
+        self.revised = abs(level.strikes) >= _STRIKES
+        level.seen = self._passes
         level.take(surprise, total, _LEVEL_WALK)
         depth.take(surprise, total, _DEPTH_WALK)
         drift.take(surprise, total, _DRIFT_WALK)
         if abs(level.mean - self._built.get(rows, math.inf)) > _REBUILD:
             self._build()
+        return surprise
 
     def set(self, rows: int, seconds: float) -> None:
         """Enter a time that was measured with care (the median of several passes)."""
@@ -123,7 +139,9 @@ class PassTimes:
 
     def _build(self) -> None:
         self._built = {rows: level.mean for rows, level in self._levels.items()}
-        points = _rising([(rows, math.exp(mean)) for rows, mean in sorted(self._built.items())])
+        points = [(rows, math.exp(level.mean)) for rows, level in sorted(self._levels.items())]
+        ages = [self._passes - level.seen for _, level in sorted(self._levels.items())]
+        points = _rising(points, [1 / (1 + age) for age in ages])
         first_rows, first = points[0]
         last_rows, last = points[-1]
         slope = (last - first) / (last_rows - first_rows) if last_rows > first_rows else _DEFAULT_SLOPE * first
@@ -154,21 +172,33 @@ class PassTimes:
         return times
 
 
-def _rising(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """More rows never take less time, but for the step from one row to two, which may (other kernels run there).
+def _rising(points: list[tuple[int, float]], weights: list[float]) -> list[tuple[int, float]]:
+    """More rows never take less time, but for the step from one row to two: other kernels run there.
 
-    Neighbours out of order share their mean (pool adjacent violators): noise must not make a wider pass look free.
+    Neighbours out of order share their mean (pool adjacent violators), so that noise does not make a wider pass look
+    free; the fresher of two that contradict each other weighs more.
     """
-    pools: list[list[float]] = []  # [sum, count]
+    pools: list[tuple[float, float, int]] = []  # mean, weight, points
     head = 1 if points and points[0][0] == 1 else 0
-    for _, seconds in points[head:]:
-        pools.append([seconds, 1])
-        while len(pools) > 1 and pools[-2][0] / pools[-2][1] > pools[-1][0] / pools[-1][1]:
-            total, count = pools.pop()
-            pools[-1][0] += total
-            pools[-1][1] += count
-    values = [total / count for total, count in pools for _ in range(int(count))]
+    for (_, seconds), weight in zip(points[head:], weights[head:], strict=True):
+        pool = (seconds, weight, 1)
+        while pools and pools[-1][0] > pool[0]:
+            mean, other, count = pools.pop()
+            total = other + pool[1]
+            pool = ((mean * other + pool[0] * pool[1]) / total, total, count + pool[2])
+        pools.append(pool)
+    values = [mean for mean, _, count in pools for _ in range(count)]
     return points[:head] + [(rows, value) for (rows, _), value in zip(points[head:], values, strict=True)]
+
+
+def _believe(surprise: float, limit: float, level: Level) -> float:
+    """The part of a surprise to learn from: hardly any of a spike, all of it when one width surprises repeatedly."""
+    side = 1 if surprise > limit else -1 if surprise < -limit else 0
+    level.strikes = level.strikes + side if side * level.strikes > 0 else side
+    if abs(level.strikes) < _STRIKES:
+        return surprise if side == 0 else side * limit * _SPIKE_SHARE
+    level.variance = max(level.variance, surprise * surprise)
+    return surprise
 
 
 def _levels(stored: Mapping[str, Any], lowest: int, highest: int) -> dict[int, Level]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import signal
 import subprocess
@@ -97,6 +98,17 @@ def sizes(models: Sequence[tuple[Path, Sequence[ContextQuestion]]]) -> list[list
     ]
     answer = _ask({"ask": "sizes", "models": request})
     return [[_sizes(context) for context in model] for model in answer["sizes"]]
+
+
+def gpu_backends() -> tuple[str, ...]:
+    """GPU parts that the installed build contains (`cuda`, `metal`, ...), found without loading it."""
+    spec = importlib.util.find_spec("llama_cpp")
+    folders = [Path(place) / "lib" for place in (spec.submodule_search_locations or ())] if spec else []
+    names = {path.name for folder in folders if folder.is_dir() for path in folder.iterdir()}
+    return tuple(name for name in _BACKENDS if any(f"ggml-{name}" in file for file in names))
+
+
+_BACKENDS = ("cuda", "metal", "vulkan", "hip", "sycl", "opencl", "musa", "cann")
 
 
 def _sizes(answer: dict[str, Any]) -> ContextSizes | None:

@@ -191,6 +191,10 @@ class RoundFinished:
 
     round: Round
     tokens: tuple[Token, ...]
+    guesses: tuple[str, ...] = ()
+    """Text of every guess of the round, kept or not; a part of a character reads U+FFFD."""
+    plain_token_seconds: float | None = None
+    """What plain decoding would have needed per token of this answer so far; None = nothing measured it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,6 +188,8 @@ class GenerationRequest:
     """End tokens are not allowed before this many tokens."""
     stop: tuple[str, ...] = ()
     template_arguments: tuple[tuple[str, object], ...] = ()
+    template: str | None = None
+    """Jinja source to use instead of the model's own chat template."""
     grammar: str | None = None
     """GBNF that the answer has to follow; made without drafts."""
     keep_cache: bool = True

@@ -23,6 +23,7 @@ from localspec.engine.ngram_index import NO_MATCH, Match, NgramIndex
 from localspec.engine.records import Provenance, Round
 
 MAX_DRAFT = 32
+LOOK=True
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,15 +229,19 @@ def _play(
     machine: Machine,
     index: int,
 ) -> Round:
-    made, draft_seconds, catch_up, kept = 0, 0.0, 0, 0
+    made, passes, draft_seconds, catch_up, kept = 0, 0, 0.0, 0, 0
     confidences: tuple[float, ...] = ()
     if plan.drafter == "model":
         chain = trace.confidences[at]
         limit = min(plan.length, len(chain))
         while made < limit and controller.go_on(chain[:made]):
+            passes += 1
+            # A greedy guess's confidence is the largest of its distribution: known before the guess is made.
+            if LOOK and trace.temperature == 0 and made and not controller.go_on(chain[:made], chain[made]):
+                break
             made += 1
         confidences, kept, catch_up = chain[:made], min(made, luck.kept[at]), situation.catch_up_rows
-        draft_seconds = machine.draft_passes(catch_up, made, situation.position)
+        draft_seconds = machine.draft_passes(catch_up, passes, situation.position)
     elif plan.drafter == "lookup":
         made = min(plan.length, len(situation.lookup_ids))
         confidences, kept = (1.0,) * made, min(made, luck.copied[at])

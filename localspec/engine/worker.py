@@ -7,6 +7,7 @@ pipe ends, and so does this process.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -28,7 +29,10 @@ def main() -> None:
     inbound, outbound = _take_over_pipes()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle: it cancels
     mirror_log_to(2)
-    worker = Worker(CancelFlag(Path(sys.argv[1])), Sender(outbound))
+    flag_file = Path(sys.argv[1])
+    worker = Worker(CancelFlag(flag_file), Sender(outbound))
+    with contextlib.suppress(OSError):
+        flag_file.unlink()  # both sides have mapped it: now a crash of either leaves nothing behind
     threading.Thread(target=worker.read, args=(inbound,), daemon=True).start()
     worker.serve()
     os._exit(0)  # the reader thread may still be inside a read

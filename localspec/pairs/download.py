@@ -92,6 +92,11 @@ class Download:
         return self.item.size or self.remote.size
 
     @property
+    def final_size(self) -> int:
+        """Bytes of the file under its name, or what they will be, 0 when nobody can say yet."""
+        return self.size or _size(self.name)
+
+    @property
     def etag(self) -> str:
         """Name of the content; made up from the address when the server gives none."""
         stated = self.item.sha256 or self.remote.etag
@@ -115,6 +120,11 @@ class Download:
         return hf_cache.blob_path(self.cache, self.item.repo, self.etag)
 
     @property
+    def verifiable(self) -> bool:
+        """Whether the hub states a hash for the content."""
+        return _hasher(self.etag, self.size) is not None
+
+    @property
     def missing_bytes(self) -> int:
         """What still has to cross the network, by what is known now."""
         if self.name.exists() or self.blob.exists():
@@ -125,6 +135,8 @@ class Download:
 
     def prefix(self, need: int) -> bytes:
         """The file's first `need` bytes (all of a shorter one), fetched into the part file if need be."""
+        with _plain_errors(self.cache):
+            self.name.exists()  # a name that the file system cannot hold is noticed now, not at the end
         if self.size:
             need = min(need, self.size)
         while not (data := self._read(need)):
@@ -153,8 +165,9 @@ class Download:
     # --- how
 
     def _read(self, need: int) -> bytes:
-        for path in (self.name, self.blob, self.part):
-            if path.exists() and (path is not self.part or _size(path) >= need):
+        """The first `need` bytes as far as they are here; b"" when the part file does not have them all."""
+        for path, wanted in ((self.name, 1), (self.blob, 1), (self.part, need)):
+            if _size(path) >= wanted:
                 with open(path, "rb") as file:
                     return file.read(need)
         return b""
@@ -208,7 +221,7 @@ class Download:
         if self.size and have > self.size:
             self.part.unlink()
         elif hasher is not None and have:
-            self.transfer.state = "checking"
+            self.transfer.state, self.transfer.done = "checking", have
             with open(self.part, "rb") as file:
                 while chunk := file.read(1 << 20):
                     self._stop_if_cancelled()

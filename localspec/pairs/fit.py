@@ -107,7 +107,7 @@ class _Planner:
         self.target, self.machine, self.wish, self.measured = target, machine, wish, measured
 
     def lay_out(self, setup: _Setup) -> FitPlan:
-        rows = self.wish.draft_length + 1 if setup.draft is not None else 1
+        rows = self.wish.draft_length + 1  # without a draft model, prompt lookup guesses
         left = [max(0, device.free - _reserve(device.total)) for device in self.machine.devices]
         parts = [Part("program", "process", RAM, PROGRAM)]
         drafted = None
@@ -189,7 +189,8 @@ class _Planner:
         machine = self.machine
         shared = sum(used(device.name) for device in machine.devices if device.shares_ram)
         reserve = _ram_reserve(machine.ram_total)
-        ram = Place(RAM, "", machine.ram_total, machine.ram_free, reserve, used(RAM) + shared)
+        spare = sum(part.bytes for part in parts if part.what == "second copy of weights")
+        ram = Place(RAM, "", machine.ram_total, machine.ram_free, reserve, used(RAM) + shared, spare)
         devices = [
             Place(d.name, d.description, d.total, d.free, _reserve(d.total), used(d.name))
             for d in machine.devices

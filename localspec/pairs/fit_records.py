@@ -101,11 +101,18 @@ class Place:
     reserve: int
     """Left alone, for everything that is not ours."""
     used: int
+    spare: int = 0
+    """Of `used`: file pages that the system takes back when it needs them, because a second copy is used."""
+
+    @property
+    def needed(self) -> int:
+        """Bytes that must be there, the reserve included."""
+        return self.used - self.spare + self.reserve
 
     @property
     def over(self) -> int:
         """Bytes too many; 0 when it fits."""
-        return max(0, self.used + self.reserve - self.free)
+        return max(0, self.needed - self.free)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +153,7 @@ def size_text(count: int) -> str:
 def lacking(plan: FitPlan) -> str:
     """What is short and by how much, in one sentence; "" when the plan fits."""
     return "; ".join(
-        f"{place.name} needs {size_text(place.used + place.reserve)}, {size_text(place.free)} free"
+        f"{place.name} needs {size_text(place.needed)}, {size_text(place.free)} free"
         for place in plan.places
         if place.over
     )

@@ -20,6 +20,7 @@ from typing import NoReturn
 from localspec.errors import UnreadableFile
 from localspec.pairs.ggml_types import BLOCKS, REMOVED
 from localspec.pairs.model_info import MetaValue, ModelInfo, Scalar, Tensor, TokenTable, quant_name
+from localspec.pairs.other_formats import refuse_other_formats
 
 MAX_HEADER = 64 << 20
 """Bytes; the largest real ones (big vocabularies with merges) are near 15 MB."""
@@ -54,22 +55,22 @@ def read_header(path: Path | str) -> ModelInfo:
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
-            raise UnreadableFile(f"{path} is a folder, not a model file", "name a .gguf file in it")
+            raise UnreadableFile(f"{path} is a folder, not a model file", "Name a .gguf file in it")
         if not stat.S_ISREG(mode):  # opening a pipe would wait for a writer
-            raise UnreadableFile(f"{path} is not an ordinary file", "name a .gguf file")
+            raise UnreadableFile(f"{path} is not an ordinary file", "Name a .gguf file")
         with open(path, "rb") as file:
             size = file.seek(0, 2)
             if size == 0:
-                raise UnreadableFile(f"{path} is empty", "download it again")
+                raise UnreadableFile(f"{path} is empty", "Download it again")
             with mmap.mmap(file.fileno(), min(size, MAX_HEADER), access=mmap.ACCESS_READ) as data:
                 return parse_header(data, source=str(path), file_size=size)
     except FileNotFoundError:
-        raise UnreadableFile(f"no file at {path}", "check the path") from None
+        raise UnreadableFile(f"no file at {path}", "Check the path") from None
     except NeedMoreBytes as need:
         raise _truncated(str(path), need.need, size) from None
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
         reason = getattr(error, "strerror", None) or str(error)
-        raise UnreadableFile(f"cannot read {path}: {reason}", "check the file and its permissions") from None
+        raise UnreadableFile(f"cannot read {path}: {reason}", "Check the file and its permissions") from None
 
 
 def parse_header(data: Buffer, *, source: str, file_size: int = 0) -> ModelInfo:
@@ -78,7 +79,9 @@ def parse_header(data: Buffer, *, source: str, file_size: int = 0) -> ModelInfo:
     `file_size` (bytes, 0 = not known) is compared with what the tensors need. Raises NeedMoreBytes while
     `data` ends inside the header, UnreadableFile when no number of further bytes would help.
     """
-    _refuse_other_formats(bytes(data[:64]), source)
+    if len(data) < 8 and b"GGUF".startswith(data[:4]):
+        raise NeedMoreBytes(24)
+    refuse_other_formats(bytes(data[:64]), source)
     raw = _Reader(data, source).read()
     info = _model_info(raw, source, file_size)
     if file_size and info.expected_size > file_size:
@@ -98,13 +101,13 @@ def join_split(parts: Sequence[ModelInfo]) -> ModelInfo:
             raise UnreadableFile(
                 f"{part.source} says it is file {part.split_no + 1} of {part.split_count}, "
                 f"found as file {index + 1} of {len(parts)}",
-                "the set mixes different splits: download it again",
+                "The set mixes different splits: download it again",
             )
     tensors = tuple(tensor for part in parts for tensor in part.tensors)
     if first.split_tensors and first.split_tensors != len(tensors):
         raise UnreadableFile(
             f"{first.source} announces {first.split_tensors} tensors, its files hold {len(tensors)}",
-            "download it again",
+            "Download it again",
         )
     return replace(
         first,
@@ -117,55 +120,22 @@ def join_split(parts: Sequence[ModelInfo]) -> ModelInfo:
 def _truncated(source: str, need: int, have: int) -> UnreadableFile:
     return UnreadableFile(
         f"{source} is cut short: its header asks for at least {need:,} bytes, the file has {have:,}",
-        "download it again",
+        "Download it again",
     )
-
-
-def _refuse_other_formats(start: bytes, source: str) -> None:
-    """Say what the file is instead, when it is no little-endian GGUF version 2 or 3."""
-    if len(start) < 8 and b"GGUF".startswith(start[:4]):
-        raise NeedMoreBytes(24)
-    what, hint = _other_format(start)
-    if what:
-        raise UnreadableFile(f"{source} is {what}, not a GGUF model", hint)
-    version = _U32.unpack_from(start, 4)[0]
-    if version in (2, 3):
-        return
-    if version == 1:
-        raise UnreadableFile(f"{source} is GGUF version 1, which llama.cpp no longer reads", _NEWER)
-    if version & 0xFFFF == 0:
-        raise UnreadableFile(f"{source} is a big-endian GGUF file", "get the little-endian one")
-    raise UnreadableFile(f"{source} is GGUF version {version}; only 2 and 3 are known", "update localspec")
-
-
-_NEWER = "download a newer conversion"
-_OLD_MAGICS = (b"lmgg", b"fmgg", b"tjgg", b"algg")  # "ggml", "ggmf", "ggjt", "ggla" as little-endian numbers
-
-
-def _other_format(start: bytes) -> tuple[str, str]:
-    if start[:4] == b"GGUF":
-        return "", ""
-    if start[:4] in _OLD_MAGICS:
-        return "an old GGML file", _NEWER
-    if start[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
-        return "a zip archive (a PyTorch checkpoint, perhaps)", "unpack or convert it to GGUF first"
-    if len(start) > 9 and start[8:9] == b"{" and _U64.unpack_from(start)[0] < 1 << 32:
-        return "a safetensors file", "convert it to GGUF with llama.cpp's convert_hf_to_gguf.py"
-    if start.startswith(b"version https://git-lfs"):
-        return "a Git LFS pointer", "download the file itself: git lfs pull, or localspec pull"
-    text = start.lstrip()[:15].lower()
-    if text.startswith((b"<!doctype html", b"<html")):
-        return "a web page", "the download went to a page instead of the file; download it again"
-    if all(byte in b"\t\n\r" or byte >= 32 for byte in start):
-        return "a text file", "name a .gguf file"
-    return f"an unknown format (it begins {start[:4].hex(' ')})", "name a .gguf file"
 
 
 @dataclass(frozen=True, slots=True)
 class _RawArray:
+    """Where an array's elements stand; nothing is copied before somebody wants them."""
+
     kind: int
     count: int
-    data: memoryview
+    start: int
+    stop: int
+    source: Buffer
+
+    def data(self) -> bytes:
+        return bytes(self.source[self.start : self.stop])
 
 
 class _Raw:
@@ -192,7 +162,7 @@ class _Reader:
         self.texts = 0
 
     def bad(self, what: str) -> NoReturn:
-        raise UnreadableFile(f"{self.source} has a damaged header: {what}", "download it again")
+        raise UnreadableFile(f"{self.source} has a damaged header: {what}", "Download it again")
 
     def take(self, count: int) -> int:
         """Step over `count` bytes; returns where they begin."""
@@ -269,7 +239,7 @@ class _Reader:
             self.take(_WIDTH[kind] * count)
         else:
             self.bad("a list of lists" if kind == _ARRAY else f"a list of type {kind} ({key})")
-        return _RawArray(kind, count, memoryview(self.data[start : self.at]))
+        return _RawArray(kind, count, start, self.at, self.data)
 
     def skip_texts(self, count: int) -> None:
         # The one hot loop: 300 000 turns for a 152k vocabulary and its merges.
@@ -293,12 +263,12 @@ class _Reader:
         if kind in REMOVED:
             raise UnreadableFile(
                 f"{self.source} uses tensor type {kind}, a per-architecture quant that llama.cpp removed",
-                "download another quant, for example Q4_0",
+                "Download another quant, for example Q4_0",
             )
         if kind not in BLOCKS:
             raise UnreadableFile(
                 f"{self.source} uses tensor type {kind} ({name}), which this version does not know",
-                "update localspec, or download another quant",
+                "Update localspec, or download another quant",
             )
         _, elements, block = BLOCKS[kind]
         total = prod(shape)
@@ -314,7 +284,7 @@ def _model_info(raw: _Raw, source: str, file_size: int) -> ModelInfo:
     meta = _metadata(raw)
     arch = _text(meta, "general.architecture")
     if not arch and not meta.get("split.no"):
-        raise UnreadableFile(f"{source} names no architecture: it is no language model", "name another file")
+        raise UnreadableFile(f"{source} names no architecture: it is no language model", "Name another file")
     tensors = tuple(raw.tensors)
     data_offset = -(-raw.end // raw.alignment) * raw.alignment
     shape = _Shape(meta, arch)
@@ -384,7 +354,8 @@ class _Shape:
 
     @property
     def kv_heads(self) -> tuple[int, ...]:
-        return self.by_layer("attention.head_count_kv") or self.by_layer("attention.head_count")
+        stated = self.by_layer("attention.head_count_kv")
+        return stated if any(stated) else self.by_layer("attention.head_count")
 
     @property
     def head_size(self) -> int:
@@ -410,9 +381,9 @@ def _metadata(raw: _Raw) -> dict[str, MetaValue]:
 
 def _decode(value: _RawArray) -> tuple[Scalar, ...]:
     if value.kind == _STRING:
-        texts = TokenTable(bytes(value.data), value.count).texts
+        texts = TokenTable(value.data(), value.count).texts
         return tuple(text.decode("utf-8", "replace") for text in texts)
-    numbers = struct.unpack(f"<{value.count}{_SCALARS[value.kind]}", value.data)
+    numbers = struct.unpack(f"<{value.count}{_SCALARS[value.kind]}", value.data())
     return tuple(map(bool, numbers)) if value.kind == _BOOL else numbers
 
 
@@ -421,22 +392,25 @@ def _tokens(raw: _Raw, source: str) -> TokenTable:
     if value is None:
         return TokenTable(b"", 0)
     if value.kind != _STRING or value.count > _MAX_VOCABULARY:
-        raise UnreadableFile(f"{source} has a damaged vocabulary ({value.count} tokens)", "download it again")
-    return TokenTable(bytes(value.data), value.count)
+        raise UnreadableFile(f"{source} has a damaged vocabulary ({value.count} tokens)", "Download it again")
+    return TokenTable(value.data(), value.count)
 
 
 def _token_types(raw: _Raw) -> bytes:
     value = raw.arrays.get("tokenizer.ggml.token_type")
     if value is None or value.kind not in (4, 5) or value.count > _MAX_VOCABULARY:
         return b""
-    numbers = array("i", bytes(value.data))
+    numbers = array("i", value.data())
     return bytes(number if 0 <= number < 256 else 0 for number in numbers)
 
 
 def _digest(value: _RawArray | None) -> str:
     if value is None or not value.count:
         return ""
-    return hashlib.blake2b(value.data, digest_size=16).hexdigest()
+    hasher = hashlib.blake2b(digest_size=16)
+    for start in range(value.start, value.stop, 1 << 20):
+        hasher.update(value.source[start : min(start + (1 << 20), value.stop)])
+    return hasher.hexdigest()
 
 
 def _text(meta: dict[str, MetaValue], key: str) -> str:

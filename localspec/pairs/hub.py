@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CHUNK = 1 << 18
-"""Bytes between two looks at the cancel flag: small enough for a slow line."""
 _TRIES = 5
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -77,24 +75,25 @@ class Expired(Exception):
 class Hub:
     """The hub as this process sees it: endpoint, token and timeouts are the client's own settings."""
 
-    def __init__(self, sleep: Callable[[float], Any] = time.sleep) -> None:
-        """`sleep` waits between tries; it may raise to give up."""
+    def __init__(self, sleep: Callable[[float], Any] = time.sleep, endpoint: str | None = None) -> None:
+        """`sleep` waits between tries; it may raise to give up. `endpoint` overrides the client's."""
         _import_client()
         self._sleep = sleep
+        self._endpoint = endpoint
 
     @property
     def endpoint(self) -> str:
         """The address in use, without credentials."""
         from huggingface_hub import constants
 
-        parts = urlsplit(constants.ENDPOINT)
+        parts = urlsplit(self._endpoint or constants.ENDPOINT)
         return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
 
     def listing(self, repo: str, revision: str) -> Listing:
         """The files of `repo` at `revision`, with the commit that pins them. One request."""
         from huggingface_hub import HfApi
 
-        api = HfApi(library_name="localspec", library_version=__version__)
+        api = HfApi(self._endpoint, library_name="localspec", library_version=__version__)
         info = self._asked(
             lambda: api.model_info(repo, revision=revision, files_metadata=True), repo, revision
         )
@@ -114,7 +113,7 @@ class Hub:
         from huggingface_hub import get_hf_file_metadata, hf_hub_url
         from huggingface_hub.utils import build_hf_headers
 
-        url = hf_hub_url(repo, path, revision=commit)
+        url = hf_hub_url(repo, path, revision=commit, endpoint=self._endpoint)
         found = self._asked(lambda: get_hf_file_metadata(url, timeout=_timeout()), repo, commit, path)
         headers = build_hf_headers(library_name="localspec", library_version=__version__)
         headers["Accept-Encoding"] = "identity"
@@ -144,7 +143,8 @@ class Hub:
                     partial=response.status_code == 206,
                     total=_total(response.headers),
                     web_page="text/html" in response.headers.get("content-type", ""),
-                    chunks=response.iter_bytes(CHUNK),
+                    # As they arrive: gathered into larger ones, what a broken line had brought is lost.
+                    chunks=response.iter_raw(),
                 )
         except httpx.TransportError as error:
             raise Transient(_reason(error)) from None

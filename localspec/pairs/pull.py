@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 
 from localspec.errors import Cancelled, DownloadFailed, IncompatiblePair, LocalspecError, UnknownName
 from localspec.pairs import compat, hf_cache
@@ -25,13 +25,13 @@ from localspec.pairs.names import CatalogRef, HubRef, ModelRef, PathRef, parse_d
 from localspec.pairs.quants import Role
 from localspec.pairs.split_files import local_set, read_model
 from localspec.pairs.store import LockedFile, LockedModel, PairLock, Store, local_file
+from localspec.pairs.transfers import finish_all
 
 _FIRST_BYTES = 2 << 20
 """Of a header asked for at once; big vocabularies need 6 MB, small ones less than 2."""
 _NEXT_BYTES = 64 << 10
 """Of the second and later shards, which repeat no vocabulary."""
 _HEADROOM = 64 << 20
-_WORKERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,11 @@ class Puller:
             )
             for file in choice.files.files
         )
-        return Side(role, name, downloads, (), remote_model(downloads), listing, revision, choice.note)
+        info, note = remote_model(downloads), choice.note
+        if not all(download.name.exists() or download.verifiable for download in downloads):
+            unhashed = f"{listing.repo} states no hashes: only sizes can be checked"
+            note = ". ".join(filter(None, (note, unhashed)))
+        return Side(role, name, downloads, (), info, listing, revision, note)
 
     def _resolve(self, ref: HubRef | CatalogRef, role: Role, revision: str) -> tuple[Listing, Choice]:
         """The live listing and what to take from it; of several repositories the first that has it."""
@@ -262,7 +266,7 @@ class Puller:
         lock = self.store.save(self._lock(plan))
         downloads = plan.downloads
         if not self.request.offline:
-            _in_parallel(downloads, self.cancel, watch)
+            finish_all(downloads, self.cancel, watch)
         for side in plan.sides:
             for download in side.downloads[:1]:
                 item = download.item
@@ -286,7 +290,7 @@ class Puller:
     def _locked(self, side: Side) -> LockedModel:
         listing, info = side.listing, side.info
         files = tuple(map(local_file, side.paths)) or tuple(
-            LockedFile(d.item.path, d.size, d.item.sha256, d.etag) for d in side.downloads
+            LockedFile(d.item.path, d.final_size, d.item.sha256, d.etag) for d in side.downloads
         )
         return LockedModel(
             name=side.name,
@@ -341,42 +345,3 @@ def _refusal(target: Side, draft: Side, verdict: compat.Verdict) -> Incompatible
         f"{draft.name} cannot draft for {target.name}: {detail}",
         f"See drafts that can: localspec pull {target.name} --draft auto --dry-run",
     )
-
-
-def _in_parallel(downloads: list[Download], cancel: Event, watch: Callable[[list[Transfer]], None]) -> None:
-    """Finish all downloads, some at a time, the largest first. The first failure stops the others."""
-    waiting = sorted(downloads, key=lambda download: download.size)
-    failures: list[BaseException] = []
-
-    def work() -> None:
-        while waiting and not cancel.is_set():
-            try:
-                download = waiting.pop()
-            except IndexError:
-                return
-            try:
-                download.finish()
-            except BaseException as error:
-                download.transfer.state = "failed"
-                failures.append(error)
-                cancel.set()
-
-    # Daemons: a stalled connection must not keep an interrupted program alive; part files survive anything.
-    workers = [Thread(target=work, daemon=True) for _ in range(min(_WORKERS, len(waiting)))]
-    transfers = [download.transfer for download in downloads]
-    try:
-        for worker in workers:
-            worker.start()
-        while any(worker.is_alive() for worker in workers):
-            for worker in workers:
-                worker.join(0.2 / len(workers))
-            watch(transfers)
-    except BaseException:
-        cancel.set()
-        for worker in workers:
-            worker.join(1.0)
-        raise
-    watch(transfers)
-    real = [error for error in failures if not isinstance(error, Cancelled)]
-    if failures:
-        raise (real or failures)[0]

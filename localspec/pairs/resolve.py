@@ -141,8 +141,10 @@ class _Finder:
         """A target's files. UnknownName or InvalidInput when they are not here."""
         try:
             ref = parse_target(name, self.catalog)
-        except UnknownName as error:
-            raise self.unknown(name, error) from None
+        except InvalidInput as error:
+            if files := self.registered(name):
+                return PathRef(files[0]), files
+            raise (self.unknown(name, error) if isinstance(error, UnknownName) else error) from None
         files = self.here(name, ref, "target")
         if not files:
             raise InvalidInput(f"{name} is not on this disk", f"Get it: localspec pull {name}")
@@ -150,7 +152,12 @@ class _Finder:
 
     def draft(self, name: str, family: str, target: str) -> tuple[Path, ...]:
         """A draft's files, its name perhaps short for one of `family`."""
-        ref = parse_draft(name, family, self.catalog)
+        try:
+            ref = parse_draft(name, family, self.catalog)
+        except InvalidInput:
+            if files := self.registered(name):  # imported or quantized here: its name is nobody else's
+                return files
+            raise
         files = self.here(name, ref, "draft")
         if not files:
             raise InvalidInput(
@@ -164,11 +171,15 @@ class _Finder:
             if not ref.path.exists() and not ref.path.is_symlink():
                 raise UnreadableFile(f"no file at {ref.path}", "check the path")
             return local_set(ref.path)
+        return self.registered(name) or self.on_disk(ref, role)
+
+    def registered(self, name: str) -> tuple[Path, ...]:
+        """The files of a model under the name in its lock; () without."""
         for lock in sorted(self.store.locks(), key=lambda lock: lock.pulled, reverse=True):
             for model in lock.models:
                 if squeeze(model.name) == squeeze(name):
                     return self.whole(lock, model)
-        return self.on_disk(ref, role)
+        return ()
 
     def on_disk(self, ref: HubRef | CatalogRef, role: Role) -> tuple[Path, ...]:
         """The files of a model in the hub cache, whoever put them there; () without."""

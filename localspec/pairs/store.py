@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -126,6 +127,11 @@ class PairLock:
         return sum(model.size for model in self.models)
 
     @property
+    def short_name(self) -> str:
+        """The alias, else `TARGET`: means this pair as long as it is the last one pulled for that target."""
+        return self.alias or self.target.name
+
+    @property
     def full_name(self) -> str:
         """The alias, else `TARGET+DRAFT`, else `TARGET`."""
         if self.alias:
@@ -184,13 +190,12 @@ class Store:
     def names(self) -> list[tuple[str, PairLock]]:
         """Each lock under the shortest name that means it: the target's alone where it has one draft only."""
         locks = self.locks()
-        counts: dict[str, int] = {}
+        targets = Counter(squeeze(lock.target.name) for lock in locks if not lock.alias)
+        named = []
         for lock in locks:
-            if not lock.alias:
-                counts[squeeze(lock.target.name)] = counts.get(squeeze(lock.target.name), 0) + 1
-        alone = {name for name, count in counts.items() if count == 1}
-        short = [not lock.alias and squeeze(lock.target.name) in alone for lock in locks]
-        return [(lock.target.name if s else lock.full_name, lock) for s, lock in zip(short, locks, strict=True)]
+            alone = not lock.alias and targets[squeeze(lock.target.name)] == 1
+            named.append((lock.target.name if alone else lock.full_name, lock))
+        return named
 
     def find(self, name: str) -> PairLock | None:
         """The pair of that name: an alias, `TARGET+DRAFT`, or `TARGET` (then the one pulled last)."""
@@ -274,7 +279,15 @@ def shared_files(lock: PairLock, others: Sequence[PairLock]) -> set[Path]:
 
 
 def _table(lock: PairLock) -> dict[str, Any]:
-    return {key: value for key, value in asdict(lock).items() if value not in ("", None, 0, (), {})}
+    table: dict[str, Any] = _stated(asdict(lock))
+    return table
+
+
+def _stated(value: Any) -> Any:
+    """Without the fields that say nothing."""
+    if isinstance(value, dict):
+        return {key: _stated(one) for key, one in value.items() if one not in ("", None, 0, (), {})}
+    return [_stated(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _lock(table: dict[str, Any]) -> PairLock:
@@ -287,7 +300,7 @@ def _lock(table: dict[str, Any]) -> PairLock:
 
 
 def _model(table: dict[str, Any]) -> LockedModel:
-    files = tuple(LockedFile(**file) for file in table.pop("files"))
+    files = tuple(LockedFile(**{"size": 0} | file) for file in table.pop("files"))
     model = LockedModel(files=files, **table)
     for one in (*files, model):
         _check_types(one, {"size": int, "mtime_ns": int, "parameters": int})

@@ -93,7 +93,7 @@ class Statistics:
                 lambda: [((), float(self.last.state == "on"))] if self.last is not None else [],
             ),
             Gauge("localspec_tokens_per_second", "Decode speed of the last answer.", self._speed),
-            Gauge("localspec_resident_memory_bytes", "Resident memory by process.", memory, ("process",)),
+            Gauge("localspec_resident_bytes_bytes", "Resident memory by process.", memory, ("process",)),
         )
 
     def page(self) -> str:

@@ -1,8 +1,8 @@
 """Questions to libllama, answered in a process of its own: `python -m localspec.engine.llama.probe REQUEST`.
 
-A build for another CPU dies by a signal when it is loaded, and a bad file may abort the process. So nobody asks
-libllama anything in the process that talks to the person. REQUEST and the answer are JSON; the side of the caller
-is `localspec.engine.probe`.
+A build for another CPU dies by a signal when it is loaded, and a bad file may abort the process. So nobody
+asks libllama anything in the process that talks to the person. REQUEST and the answer are JSON; the caller's
+side is `localspec.engine.probe`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,33 @@
+# Set-up happens by itself: every target makes .venv when it is not there or when pyproject.toml changed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test test-long check lint types help
+
+help:
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+demo: $(STAMP) ## the main job on a small model
+	$(BIN)/localspec demo
+
+test: $(STAMP) ## everything that needs no big model
+	$(BIN)/python -m pytest
+
+test-long: $(STAMP) ## full sizes, soaks and fuzzers
+	$(BIN)/python -m pytest -m long -o timeout=7200
+
+check: lint types test ## what CI asks
+
+lint: $(STAMP) ## ruff
+	$(BIN)/ruff check localspec tests
+
+types: $(STAMP) ## mypy, strict
+	$(BIN)/mypy
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e '.[demo,server,test]'
+	touch $@

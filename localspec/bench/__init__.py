@@ -1,0 +1,1 @@
+"""Does speculation pay here, for which kind of text, with which settings?"""

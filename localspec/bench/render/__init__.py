@@ -1,0 +1,1 @@
+"""A run and its report as people and programs read them."""

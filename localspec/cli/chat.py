@@ -1,0 +1,73 @@
+"""`localspec chat`: the terminal UI."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from localspec.cli import options as cli_options
+from localspec.terminal import is_terminal
+
+
+@click.command(short_help="Chat, and see speculation work")
+@click.argument("pair", required=False)
+@cli_options.pair_options
+@cli_options.speculation_options
+@cli_options.sampling_options
+@cli_options.option("--system", metavar="TEXT", help="System prompt.")
+@cli_options.option("--raw", is_flag=True, help="Send the text as it is, without the chat template.")
+@cli_options.option("--template-arg", type=cli_options.KeyValue(), multiple=True, help="Value for the chat template; may be repeated.")  # fmt: skip
+@cli_options.option("--session", metavar="NAME", help="Go on with a saved conversation: a file, a name or `last`.")
+@cli_options.option("--verbose", "-v", is_flag=True, help="Tracebacks of errors.")
+def chat(pair: str | None, **values: Any) -> int:
+    """Open the terminal UI with PAIR, or with the pair that was used last.
+
+    PAIR is a pulled pair's name, a catalog name on this disk, or a GGUF file (give its draft with --draft).
+    """
+    if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
+        raise click.UsageError("chat needs a terminal. For pipes there is: localspec run PAIR PROMPT")
+    from localspec.tui.app import Start, run_app
+
+    start = Start(
+        pair or "", cli_options.load_options(values), _settings(values), values["system"], values["session"] or ""
+    )
+    return run_app(start)
+
+
+def _settings(values: dict[str, Any]) -> Any:
+    """What was used last, with what this command line says on top."""
+    from dataclasses import replace
+
+    from localspec.chat.chat import ChatSettings
+    from localspec.chat.preferences import PreferenceFile
+
+    context = click.get_current_context()
+    said = {
+        name
+        for name in values
+        if context.get_parameter_source(name) not in (None, click.core.ParameterSource.DEFAULT)
+    }
+    remembered = PreferenceFile().read()
+    asked = cli_options.sampler_settings(values)
+    fields = {_SAMPLER_FIELDS[name] for name in said if name in _SAMPLER_FIELDS}
+    sampler = replace(remembered.sampler, **{field: getattr(asked, field) for field in fields})
+    speculation = cli_options.speculation_settings(values)
+    if not said & {"drafter", "no_draft", "draft_length"}:
+        speculation = remembered.speculation
+    return ChatSettings(
+        sampler=sampler,
+        speculation=speculation,
+        max_tokens=values["max_tokens"],
+        stop=tuple(values["stop"]),
+        template_arguments=tuple(values["template_arg"]),
+        raw=values["raw"],
+    )
+
+
+_SAMPLER_FIELDS = {
+    "temp": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p", "repeat_penalty": "repeat_penalty",
+    "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty", "repeat_last_n": "penalty_window",
+    "logit_bias": "logit_bias", "seed": "seed", "sampling": "mode", "draft_temp": "draft_temperature",
+}  # fmt: skip

@@ -1,0 +1,186 @@
+"""`localspec fit`: where a pair goes in memory, and whether it fits."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from localspec.cli import options as cli_options
+from localspec.terminal import one_line, wants_colour
+
+if TYPE_CHECKING:
+    from localspec.pairs.fit_records import FitPlan, Place
+    from localspec.pairs.model_info import ModelInfo
+
+SCHEMA = 1
+BAR = 50
+_KINDS = {"weights": "█", "second copy of weights": "▓", "KV cache": "▒", "state": "▒", "compute": "░"}
+_COLOURS = {"target": "34", "draft": "32", "program": "37"}
+
+
+@click.command(short_help="Show where a pair goes in memory, and whether it fits")
+@click.argument("pair")
+@cli_options.option("--draft", metavar="D", help="Draft model: a file, a name, `auto` or `none`.")
+@cli_options.option("--ctx", type=click.IntRange(16), metavar="N", help="Tokens of context (an order).")
+@cli_options.option("--cache-type", metavar="T", help="Element type of the KV caches (an order).")
+@cli_options.option(
+    "-k", "--draft-length", type=click.IntRange(0, 64), default=16, help="Most guesses in one pass."
+)
+@cli_options.option(
+    "--gpu-layers", type=cli_options.AutoNumber(), default="auto", help="Target layers on the GPU."
+)
+@cli_options.option(
+    "--draft-gpu-layers", type=cli_options.AutoNumber(), default="auto", help="Draft layers on the GPU."
+)
+@cli_options.option("--ram", metavar="SIZE", help="What if this much RAM were free, for example 16GB.")
+@cli_options.option(
+    "--device", "devices", multiple=True, metavar="SIZE", help="What if there were a GPU of this size."
+)
+@cli_options.option("--cache-dir", metavar="DIR", help="Folder of the model files.")
+@cli_options.output_options
+def fit(pair: str, **values: Any) -> int:
+    """Plan where the models of PAIR go, weights, caches and buffers, on this machine or an imagined one.
+
+    Exit code 4 when nothing fits, with what is lacking.
+    """
+    from localspec import placing
+    from localspec.pairs import resolve
+    from localspec.pairs.sizes import CACHE_BITS
+    from localspec.pairs.split_files import read_model
+
+    if values["cache_type"] and values["cache_type"] not in CACHE_BITS:
+        raise click.UsageError(f"no cache type {values['cache_type']!r}; there are {', '.join(CACHE_BITS)}")
+    folder = Path(values["cache_dir"]) if values["cache_dir"] else None
+    files = resolve.find_pair(pair, values["draft"], cache_folder=folder)
+    target = read_model(files.target_files)
+    draft = read_model(files.draft_files) if files.draft_files else None
+    ram = placing.parse_size(values["ram"]) if values["ram"] else None
+    devices = [placing.parse_size(size) for size in values["devices"]]
+    machine = placing.imagined_machine(ram, devices) if ram or devices else placing.this_machine()
+    chosen = placing.plan_pair(
+        target, draft, machine, _wish(values), smaller_drafts=_smaller_drafts(target, draft)
+    )
+    if values["as_json"]:
+        print(json.dumps(report(chosen), ensure_ascii=False))
+    else:
+        write_plan(sys.stdout, chosen, target, draft)
+    return 0 if chosen.fits else 4
+
+
+def _wish(values: dict[str, Any]) -> Any:
+    from localspec.pairs.fit_records import Wish
+
+    return Wish(
+        context=values["ctx"],
+        cache_type=values["cache_type"],
+        draft_length=values["draft_length"],
+        gpu_layers=values["gpu_layers"],
+        draft_gpu_layers=values["draft_gpu_layers"],
+    )
+
+
+def _smaller_drafts(target: ModelInfo, draft: ModelInfo | None) -> list[ModelInfo]:
+    """Compatible drafts on this disk that take less than `draft`, the largest of them first."""
+    from localspec.errors import LocalspecError
+    from localspec.pairs import compat, resolve
+    from localspec.pairs.split_files import read_model
+
+    if draft is None:
+        return []
+    found = []
+    for _, paths in resolve.models_on_disk():
+        try:
+            found.append(read_model(paths))
+        except LocalspecError:
+            continue
+    smaller = [info for info in found if info.weight_bytes < draft.weight_bytes]
+    works = [info for info, _ in compat.drafts_that_work(target, smaller)]
+    return sorted(works, key=lambda info: -info.weight_bytes)
+
+
+def report(chosen: FitPlan) -> dict[str, Any]:
+    """The object of `--json`; sizes are bytes."""
+    from localspec.pairs.fit_records import lacking
+
+    return {
+        "schema": SCHEMA,
+        "fits": chosen.fits,
+        "context": chosen.context,
+        "cache_type": chosen.cache_type,
+        "draft_length": chosen.draft_length,
+        "placement": {
+            "target": asdict(chosen.target),
+            "draft": asdict(chosen.draft) | {"file": chosen.draft_source} if chosen.draft else None,
+        },
+        "parts": [asdict(part) for part in chosen.parts],
+        "places": [asdict(place) | {"over": place.over} for place in chosen.places],
+        "steps": [asdict(step) for step in chosen.steps],
+        "notes": list(chosen.notes),
+        "used": chosen.used,
+        "lacking": lacking(chosen),
+    }
+
+
+def write_plan(out: TextIO, chosen: FitPlan, target: ModelInfo, draft: ModelInfo | None) -> None:
+    """The plan for people: a bar for each memory, then the parts."""
+    from localspec.pairs.fit_records import lacking, size_text
+
+    colour = wants_colour(out)
+    for role, info in (("target", target), ("draft", draft)):
+        if info is not None:
+            print(f"{role:8} {one_line(Path(info.source).name, 60)}", file=out)
+    drafts = f", {chosen.draft_length} guesses a pass" if chosen.draft else ", no draft model"
+    print(f"context  {chosen.context:,} tokens, {chosen.cache_type} cache{drafts}\n", file=out)
+    for place in chosen.places:
+        _write_bar(out, chosen, place, colour)
+    print(f"{'':8} █ weights  ▓ second copy for the CPU  ▒ cache  ░ buffers  · free  ! too much\n", file=out)
+    for part in chosen.parts:
+        print(f"{part.model:8} {part.what:24} {part.place:10} {size_text(part.bytes):>10}", file=out)
+    print(f"{'':8} {'in all':24} {'':10} {size_text(chosen.used):>10}\n", file=out)
+    _write_placement(out, chosen)
+    for step in chosen.steps:
+        print(f"step     {step.name}: {one_line(step.detail)} (saves {size_text(step.saves)})", file=out)
+    for note in chosen.notes:
+        print(f"note     {note}", file=out)
+    if chosen.fits:
+        print("fits", file=out)
+    else:
+        print(f"does not fit: {lacking(chosen)}", file=out)
+        print("Shown is what lacks least. Try a smaller quantization or model: localspec catalog", file=out)
+
+
+def _write_placement(out: TextIO, chosen: FitPlan) -> None:
+    if len(chosen.places) == 1:
+        return
+    for role, placed in (("draft", chosen.draft), ("target", chosen.target)):
+        if placed is not None:
+            on = ", ".join(
+                f"{count} on {place.name}"
+                for place, count in zip(chosen.places[1:], placed.by_device, strict=True)
+                if count
+            )
+            print(f"layers   {role}: {on or 'none on a GPU'} of {placed.layers} (output included)", file=out)
+
+
+def _write_bar(out: TextIO, chosen: FitPlan, place: Place, colour: bool) -> None:
+    from localspec.pairs.fit_records import size_text
+
+    scale = max(place.free, place.used + place.reserve, 1)
+    bar, drawn, seen = "", 0, 0
+    for part in chosen.parts:
+        if part.place != place.name:
+            continue
+        seen += part.bytes
+        width = round(seen * BAR / scale) - drawn
+        drawn += width
+        piece = _KINDS.get(part.what, "░") * width
+        bar += f"\x1b[{_COLOURS[part.model]}m{piece}\x1b[0m" if colour else piece
+    end = "!" if place.over else "·"
+    numbers = f"{size_text(place.used)} of {size_text(place.free)} free"
+    about = f" {one_line(place.description, 30)}" if place.description else ""
+    print(f"{place.name:8} {bar}{end * (BAR - drawn)} {numbers}{about}", file=out)

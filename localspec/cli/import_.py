@@ -1,0 +1,46 @@
+"""`localspec import`: use models of other programs where they are."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from localspec.cli import options as cli_options
+from localspec.errors import InvalidInput
+from localspec.terminal import one_line
+
+
+@click.command("import", short_help="Use models of other programs")
+@click.argument("where")
+@cli_options.option("--dry-run", is_flag=True, help="Print what would be imported.")
+@cli_options.output_options
+def import_models(where: str, **values: Any) -> int:
+    """Register the models at WHERE: lmstudio, ollama, llama.cpp, a folder or a file. Nothing is copied."""
+    from localspec.pairs.catalog import load_catalog
+    from localspec.pairs.imports import find_models, lock_of
+    from localspec.pairs.store import Store
+
+    found = find_models(where, load_catalog())
+    good = [one for one in found if one.info is not None]
+    store = Store()
+    if not values["dry_run"]:
+        for one in good:
+            store.save(lock_of(one, where))
+    if values["as_json"]:
+        rows = [
+            {"name": one.name, "files": list(map(str, one.paths)), "problem": one.problem or None}
+            for one in found
+        ]
+        print(json.dumps({"schema": 1, "models": rows}))
+    else:
+        for one in good:
+            print(one_line(f"{one.name}  {one.paths[0]}"))
+        for one in found:
+            if one.problem and not values["quiet"]:
+                print(one_line(f"skipped {one.name}: {one.problem}"), file=sys.stderr)
+    if not good:
+        raise InvalidInput(f"no model that can be used at {where}", "Name a folder with .gguf files")
+    return 0

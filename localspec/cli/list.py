@@ -1,0 +1,48 @@
+"""`localspec list`: the pairs on this disk."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from localspec.cli import options as cli_options
+from localspec.terminal import one_line
+
+
+@click.command("list", short_help="The pairs on this disk")
+@cli_options.output_options
+def list_pairs(**values: Any) -> int:
+    """The pairs on this disk, each with its state, size, verdict and measured speedup."""
+    from localspec.cli.pull import pair_json
+    from localspec.pairs.store import Store
+
+    store = Store()
+    named = store.names()
+    if values["as_json"]:
+        print(json.dumps({"schema": 1, "pairs": [pair_json(lock, name) for name, lock in named]}))
+    elif not named:
+        print("no pairs yet. Get one: localspec pull qwen2.5-7b, or see: localspec catalog", file=sys.stderr)
+    else:
+        print("\n".join(_table([_row(name, lock) for name, lock in named])))
+    for _, problem in store.faulty():
+        print(f"note: {one_line(problem)}", file=sys.stderr)
+    return 0
+
+
+def _row(name: str, lock: Any) -> tuple[str, ...]:
+    from localspec.cli.transfer_view import size
+
+    speedup = lock.profile.get("speedup")
+    measured = f"{speedup:.2f}x" if isinstance(speedup, int | float) else "-"
+    draft = lock.draft.name if lock.draft else "-"
+    return (name, draft, lock.state_text(), size(lock.size), lock.verdict or "-", measured)
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    lines = [("NAME", "DRAFT", "STATE", "SIZE", "VERDICT", "SPEEDUP"), *rows]
+    cells = [[one_line(cell, 60) for cell in line] for line in lines]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in cells]

@@ -1,0 +1,209 @@
+"""`localspec pull`: a target and its draft, checked before the first gigabyte."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from localspec.cli import options as cli_options
+from localspec.errors import Cancelled, DownloadFailed
+from localspec.terminal import one_line, row
+
+if TYPE_CHECKING:
+    from localspec.pairs.pull import Puller, PullPlan, PullRequest, Side
+    from localspec.pairs.store import PairLock
+
+# Licences that allow what people do with models on their own machines.
+_FREE = ("apache-2.0", "mit", "")
+_YES = ("1", "ON", "YES", "TRUE")  # as the hub client reads it
+
+
+@click.command(short_help="Download a target and its draft")
+@click.argument("target")
+@cli_options.option("--draft", metavar="D", help="Draft: a name (1.5b-q4: of the same family), auto or none.")
+@cli_options.option("--quant", metavar="Q", help="Quantization of the target: q4, q8, f16 or a full name.")
+@cli_options.option("--revision", default="main", metavar="R", help="Branch, tag or commit of the target.")
+@cli_options.option("--as", "alias", default="", metavar="NAME", help="Name the pair.")
+@cli_options.option("--dry-run", is_flag=True, help="Print the exact files and sizes, download nothing.")
+@cli_options.option("--force", is_flag=True, help="Go on when the disk looks too small.")
+@cli_options.option("--offline", is_flag=True, help="Only check what is on this disk.")
+@cli_options.cache_option
+@cli_options.output_options
+def pull(target: str, **values: Any) -> int:
+    """Download TARGET and a draft for it.
+
+    TARGET is a catalog name (qwen2.5-7b, qwen2.5-7b-q8), hf:owner/repo[:quant or file], or a GGUF file.
+    Both headers are read and compared first; an interrupted pull goes on where it stopped.
+    """
+    from localspec.pairs.hub import HubUnreachable
+    from localspec.pairs.pull import Puller
+
+    request = _request(target, values)
+    if values["cache_dir"]:
+        _check_folder(request.cache)
+    puller = Puller(request)
+    if request.offline and (lock := puller.complete_lock()):
+        return _say_complete(lock, values)
+    try:
+        plan = puller.plan()
+    except HubUnreachable as error:
+        if lock := puller.complete_lock():
+            print(f"note: {one_line(error.message)}", file=sys.stderr)
+            return _say_complete(lock, values)
+        raise
+    if values["dry_run"]:
+        _print_plan(plan, values)
+        plan.discard()
+        return 0
+    if not values["quiet"]:
+        print("\n".join(plan_lines(plan)), file=sys.stderr)
+    return _download(puller, plan, values)
+
+
+def _download(puller: Puller, plan: PullPlan, values: dict[str, Any]) -> int:
+    from localspec.cli.transfer_view import TransferView, size
+
+    view = TransferView(sys.stderr)
+    try:
+        lock = puller.run(plan, (lambda transfers: None) if values["quiet"] else view)
+    except KeyboardInterrupt:
+        again = "Run the same command again: it goes on where it stopped"
+        raise Cancelled("interrupted", again) from None
+    if values["as_json"]:
+        print(json.dumps({"schema": 1, "pulled": pair_json(lock, lock.short_name)}))
+    else:
+        kind = f", {lock.verdict}" if lock.verdict else ""
+        print(f"pulled {one_line(lock.short_name)}: {size(lock.size)}{kind}. Run it: {run_command(lock)}")
+    return 0
+
+
+def _request(target: str, values: dict[str, Any]) -> PullRequest:
+    from localspec.pairs.hf_cache import cache_folder
+    from localspec.pairs.pull import PullRequest
+
+    return PullRequest(
+        target=target,
+        draft=values["draft"],
+        quant=values["quant"],
+        revision=values["revision"],
+        alias=values["alias"],
+        force=values["force"],
+        offline=values["offline"] or os.environ.get("HF_HUB_OFFLINE", "").upper() in _YES,
+        cache=cache_folder(values["cache_dir"]),
+    )
+
+
+def _check_folder(cache: Path) -> None:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DownloadFailed(f"cannot make {cache}: {error.strerror}", "Choose another --cache-dir") from None
+
+
+def _say_complete(lock: PairLock, values: dict[str, Any]) -> int:
+    if values["as_json"]:
+        print(json.dumps({"schema": 1, "pulled": pair_json(lock, lock.short_name), "checked_online": False}))
+    else:
+        print(f"{one_line(lock.short_name)} is complete (not checked online). Run it: {run_command(lock)}")
+    return 0
+
+
+def run_command(lock: PairLock) -> str:
+    """What to type to use the pair."""
+    return f'localspec run {one_line(lock.short_name)} "..."'
+
+
+def _print_plan(plan: PullPlan, values: dict[str, Any]) -> None:
+    if values["as_json"]:
+        print(json.dumps(plan_json(plan)))
+    else:
+        print("\n".join(plan_lines(plan)))
+
+
+def plan_lines(plan: PullPlan) -> list[str]:
+    """The plan for people: every file with its size, the verdict, what will cross the network."""
+    from localspec.cli.transfer_view import size
+
+    lines = [line for side in plan.sides for line in _side_lines(side)]
+    if plan.draft is None:
+        lines.append(f"draft   none: {plan.why_no_draft}")
+    if plan.verdict is not None:
+        masked = f", {plan.verdict.masked} ids masked" if plan.verdict.masked else ""
+        lines.append(f"check   {plan.verdict.kind}{masked}")
+        lines += [f"        {one.severity}: {one.detail}" for one in plan.verdict.reasons]
+    lines += [f"note    {note}" for note in plan.notes]
+    total = sum(side.size for side in plan.sides)
+    lines.append(f"total   {size(total)}, to download {size(plan.missing_bytes)}")
+    return [row(line) for line in lines]
+
+
+def _side_lines(side: Side) -> list[str]:
+    from localspec.cli.transfer_view import size
+
+    place = f"{side.listing.repo} @ {side.listing.commit[:8]}" if side.listing else "in place"
+    licence = side.listing.licence if side.listing else ""
+    lines = [f"{side.role:<8}{side.name} ({side.info.file_type or 'unknown quant'}) from {place}"]
+    lines += [f"        {size(d.size):>9}  {d.item.path}" for d in side.downloads]
+    lines += [f"        {size(path.stat().st_size):>9}  {path}" for path in side.paths]
+    if licence not in _FREE:
+        lines.append(f"        licence: {licence}")
+    return lines
+
+
+def plan_json(plan: PullPlan) -> dict[str, Any]:
+    """The plan for machines."""
+    return {
+        "schema": 1,
+        "models": [
+            {
+                "role": side.role,
+                "name": side.name,
+                "repo": side.listing.repo if side.listing else None,
+                "revision": side.listing.commit if side.listing else None,
+                "licence": side.listing.licence if side.listing else None,
+                "files": [
+                    {"path": one.item.path, "bytes": one.size, "missing": one.missing_bytes}
+                    for one in side.downloads
+                ]
+                + [{"path": str(path), "bytes": path.stat().st_size, "missing": 0} for path in side.paths],
+            }
+            for side in plan.sides
+        ],
+        "verdict": plan.verdict.kind if plan.verdict else None,
+        "why_no_draft": plan.why_no_draft or None,
+        "notes": list(plan.notes),
+        "bytes": sum(side.size for side in plan.sides),
+        "bytes_to_download": plan.missing_bytes,
+    }
+
+
+def pair_json(lock: PairLock, name: str = "") -> dict[str, Any]:
+    """One pair as `list --json` shows it."""
+    from localspec.pairs.store import LockedModel
+
+    def model(one: LockedModel | None) -> dict[str, Any] | None:
+        if one is None:
+            return None
+        return {
+            "name": one.name,
+            "repo": one.repo or None,
+            "revision": one.revision or None,
+            "files": [str(path) for path in one.paths()],
+            "quant": one.quant,
+            "bytes": one.size,
+        }
+
+    return {
+        "name": name or lock.full_name,
+        "state": lock.state_text(),
+        "target": model(lock.target),
+        "draft": model(lock.draft),
+        "bytes": lock.size,
+        "verdict": lock.verdict or None,
+        "speedup": lock.profile.get("speedup"),
+    }

@@ -1,0 +1,99 @@
+"""This machine, or an imagined one, and the memory plan of a pair on it: for `session` and `fit`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from localspec.engine import probe
+from localspec.errors import InvalidInput, LocalspecError
+from localspec.machine import available_memory, cpu_features, processor, total_memory
+from localspec.pairs import sizes
+from localspec.pairs.fit import DEFAULT_CONTEXT, Measurements, plan
+from localspec.pairs.fit_records import GIB, Device, FitPlan, Machine, Wish
+from localspec.pairs.model_info import ModelInfo
+from localspec.pairs.sizes import Measured
+
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def this_machine() -> Machine:
+    """Memory as it is now. Asks libllama for devices only when its build has a GPU part."""
+    devices: tuple[Device, ...] = ()
+    if probe.gpu_backends():
+        devices = tuple(
+            Device(d.name, d.description, d.total, min(d.free, d.total), _shares_ram(d))
+            for d in probe.devices()
+            if d.kind in ("gpu", "igpu")
+        )
+    return Machine(total_memory(), available_memory(), devices, _repacked())
+
+
+def _shares_ram(device: probe.DeviceFacts) -> bool:
+    return device.kind == "igpu" or device.name.startswith(("Metal", "MTL"))
+
+
+def imagined_machine(ram: int | None, devices: Sequence[int]) -> Machine:
+    """A machine with `devices` (bytes each) and `ram` bytes free; what is not said is as it is here."""
+    here = this_machine()
+    imagined = tuple(Device(f"GPU{i}", "imagined", size, size) for i, size in enumerate(devices))
+    return Machine(
+        ram if ram is not None else here.ram_total,
+        ram if ram is not None else here.ram_free,
+        imagined or here.devices,
+        here.repacked_types,
+    )
+
+
+def plan_pair(
+    target: ModelInfo,
+    draft: ModelInfo | None,
+    machine: Machine,
+    wish: Wish,
+    *,
+    smaller_drafts: Sequence[ModelInfo] = (),
+    local: bool = True,
+) -> FitPlan:
+    """The plan; for files on this disk (`local`) with libllama's own sizes, else by the headers alone."""
+    measured = measure(target, draft, wish) if local else {}
+    return plan(target, draft, machine, wish, smaller_drafts, measured)
+
+
+def measure(target: ModelInfo, draft: ModelInfo | None, wish: Wish) -> Measurements:
+    """libllama's own numbers for both models as asked for. Where it cannot say, the headers must do."""
+    context = wish.context or min(DEFAULT_CONTEXT, target.context_length or DEFAULT_CONTEXT)
+    cache_type = wish.cache_type or "f16"
+    models = [(target, wish.draft_length + 1)] + ([(draft, 1)] if draft is not None else [])
+    questions = [
+        (Path(info.source), [probe.ContextQuestion(context, rows, cache_type)]) for info, rows in models
+    ]
+    try:
+        answers = probe.sizes(questions)
+    except LocalspecError:
+        return {}
+    return {
+        (info.source, context, cache_type): Measured(answer[0].compute, answer[0].cache)
+        for (info, _), answer in zip(models, answers, strict=True)
+        if answer[0] is not None
+    }
+
+
+def parse_size(text: str) -> int:
+    """Bytes of `24GB`, `512M`, `16`: memory is sold in powers of two, and a bare number means GB."""
+    compact = text.strip().lower().replace("ib", "").removesuffix("b")
+    unit = compact[-1:] if compact[-1:] in ("k", "m", "g", "t") else ""
+    try:
+        number = float(compact.removesuffix(unit))
+    except ValueError:
+        raise InvalidInput(f"{text!r} is no size", "Write for example 24GB or 512MB") from None
+    size = number * (_UNITS[unit] if unit else GIB)
+    if not 0 < size < 1 << 60:
+        raise InvalidInput(f"{text!r} is no possible size", "Write for example 24GB or 512MB")
+    return int(size)
+
+
+def _repacked() -> frozenset[str]:
+    """Tensor types of which this processor keeps a second, reordered copy."""
+    if processor() == "arm64":
+        return sizes.REPACKED_ARM
+    return sizes.REPACKED_X86 if "avx2" in cpu_features() or not cpu_features() else frozenset()

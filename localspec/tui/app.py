@@ -1,0 +1,188 @@
+"""The application: one chat, and the screens around it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding
+from textual.screen import Screen
+
+from localspec.chat.chat import Chat, ChatSettings
+from localspec.chat.preferences import PreferenceFile, PromptHistory
+from localspec.chat.runner import News, OpenSession, Runner
+from localspec.chat.session_store import SessionStore
+from localspec.machine import usable_cpus
+from localspec.tui.screens.chat import ChatScreen, NewsArrived
+
+if TYPE_CHECKING:
+    from localspec.session import LoadOptions
+
+_FEW_CPUS = 2
+_TICKS, _FEW_TICKS = 10.0, 4.0
+"""Looks at a running answer per second; fewer where the UI and the model share the processors."""
+_HANGUP = 129
+_TERMINATED = 143
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What the command line said."""
+
+    pair: str = ""
+    """"" = the one used last, or none."""
+    options: LoadOptions | None = None
+    settings: ChatSettings | None = None
+    """None = what was used last."""
+    system: str | None = None
+    session: str = ""
+    """A saved conversation to go on with."""
+
+
+class LocalspecApp(App[int]):
+    """Starts on the chat, with the prompt focused."""
+
+    CSS_PATH = "app.tcss"
+    TITLE = "localspec"
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS: ClassVar = [
+        Binding("ctrl+q", "quit", "Quit", priority=True),
+        Binding("f1", "keys", "All keys", priority=True),
+    ]
+
+    def __init__(
+        self,
+        start: Start,
+        open_session: OpenSession | None = None,
+        store: SessionStore | None = None,
+        preference_file: PreferenceFile | None = None,
+        history: PromptHistory | None = None,
+    ) -> None:
+        super().__init__()
+        self._start = start
+        self._preference_file = preference_file or PreferenceFile()
+        self.preferences = self._preference_file.read()
+        settings = start.settings or ChatSettings(self.preferences.sampler, self.preferences.speculation)
+        system = self.preferences.system if start.system is None else start.system
+        runner = Runner(open_session or _open_session, self._tell)
+        self.chat = Chat(runner, store or SessionStore(), settings, system)
+        few = usable_cpus() <= _FEW_CPUS
+        if few:
+            self.animation_level = "none"
+        self._chat_screen = ChatScreen(self.chat, history or PromptHistory(), _FEW_TICKS if few else _TICKS)
+
+    def get_default_screen(self) -> Screen[Any]:
+        return self._chat_screen
+
+    def on_mount(self) -> None:
+        with suppress(Exception):
+            self.theme = self.preferences.theme or "textual-dark"
+        self.theme_changed_signal.subscribe(self, lambda theme: self.prefer(theme=theme.name))
+        self._obey_signals()
+        # After the first paint: opening a pair imports and reads a lot.
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
+        start, screen = self._start, self._chat_screen
+        if start.session:
+            session = self.chat.reopen(self.chat.store.find(start.session))
+            screen.show_conversation()
+            if not start.pair:
+                self._open(session.meta.pair, session.meta.draft or None)
+                return
+        if start.pair:
+            assert start.options is not None
+            self.chat.open_pair(start.pair, start.options)
+            screen.show_conversation()
+        elif self.preferences.last_pair:
+            self._open(self.preferences.last_pair, self.preferences.last_draft or None)
+        else:
+            from localspec.tui.screens.first_run import FirstRunScreen
+
+            self.push_screen(FirstRunScreen(), screen._open_chosen)
+
+    def _open(self, pair: str, draft: str | None) -> None:
+        from localspec.session import LoadOptions
+
+        options = replace(self._start.options or LoadOptions(), draft=draft)
+        self.chat.open_pair(pair, options)
+        self._chat_screen.show_conversation()
+
+    # --- news, settings ------------------------------------------------------------------------------
+
+    def _tell(self, news: News) -> None:
+        """Called in the engine's thread."""
+        with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            self._chat_screen.post_message(NewsArrived(news))
+
+    def prefer(self, **changes: Any) -> None:
+        """Remember something for the next start."""
+        self.preferences = replace(self.preferences, **changes)
+        self._preference_file.write(self.preferences)
+
+    # --- keys ----------------------------------------------------------------------------------------
+
+    async def action_quit(self) -> None:
+        self.exit(0)
+
+    def action_keys(self) -> None:
+        from localspec.tui.screens.help import HelpScreen
+
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(self.screen))
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        yield from super().get_system_commands(screen)
+        chat = self._chat_screen
+        if screen is not chat:
+            return
+        for binding in chat.BINDINGS:
+            assert isinstance(binding, Binding)
+            yield SystemCommand(binding.description, f"Key: {binding.key}", _runs(chat, binding.action))
+        for title, action in (
+            ("Copy the answer", "copy_answer"), ("Copy the last code block", "copy_code"), ("Edit my last message", "edit_last"),
+        ):  # fmt: skip
+            yield SystemCommand(title, "", _runs(chat, action))
+
+    # --- leaving -------------------------------------------------------------------------------------
+
+    def _obey_signals(self) -> None:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        with suppress(NotImplementedError, ValueError, RuntimeError):
+            loop.add_signal_handler(signal.SIGTERM, lambda: self.exit(_TERMINATED))
+            loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+
+    def _hang_up(self) -> None:
+        """The terminal is gone: nothing can be drawn any more, so leave at once, and take the engine along."""
+        self.chat.close()
+        os._exit(_HANGUP)
+
+
+def _runs(screen: Screen[Any], action: str) -> Any:
+    async def run() -> None:
+        await screen.run_action(action)
+
+    return run
+
+
+def _open_session(*arguments: Any) -> Any:
+    from localspec.session import open_session
+
+    return open_session(*arguments)
+
+
+def run_app(start: Start) -> int:
+    """Show the UI until it is left; the exit code."""
+    app = LocalspecApp(start)
+    try:
+        result = app.run()
+    finally:
+        app.chat.close()
+    return app.return_code or 0 if result is None else result

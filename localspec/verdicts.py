@@ -1,0 +1,152 @@
+"""What was measured and audited about a pair on this machine: the only place that stores it and reads it.
+
+    verdicts.store(target, draft, device, bench={...})      # after localspec bench
+    known = verdicts.read(target, draft, device)            # None when nothing holds any more
+    known.pays("code")
+
+One JSON file a pair in the state folder, found by the paths of the two files. What is in it counts only while both
+files (size, time of change, first and last bytes), the engine's build and the device are as they were.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from localspec.locations import state_folder
+from localspec.toml_text import write_atomically
+
+SCHEMA = 1
+_EDGE = 1 << 20
+"""Bytes at each end of a file that its identity looks at; the header is at the beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What holds for a pair here and now."""
+
+    bench: Mapping[str, Any] = field(default_factory=dict)
+    """`speedup`, `low`, `high`, `verdict`, `recommended`, `headline`, `kinds`, `when`; empty = never measured."""
+    audit: Mapping[str, Any] = field(default_factory=dict)
+    """`passed`, `near_ties`, `bugs`, `quick`, `when`; empty = never audited."""
+    profile: Mapping[str, Any] = field(default_factory=dict)
+    """`best_length`, `verify_seconds`, `draft_step_seconds`, `when`; empty = never tuned."""
+
+    def pays(self, kind: str = "") -> bool | None:
+        """Whether speculation pays here (for one kind of text); None = not known."""
+        word = self.bench.get("kinds", {}).get(kind, {}).get("verdict") if kind else self.bench.get("verdict")
+        return {"pays": True, "does not pay": False}.get(str(word))
+
+    @property
+    def speedup(self) -> float | None:
+        """Over all kinds of text measured."""
+        value = self.bench.get("speedup")
+        return float(value) if isinstance(value, int | float) else None
+
+    @property
+    def audited(self) -> bool:
+        """Whether an audit of this pair, build and device passed: then, and only then, say so."""
+        return bool(self.audit.get("passed"))
+
+
+def device_name(gpu_layers: int = -1, devices: tuple[str, ...] = ()) -> str:
+    """What the pair runs on: the processor, and the GPUs that are used."""
+    from localspec.machine import cpu_name
+
+    return "; ".join((cpu_name() or "unknown processor", *(devices if gpu_layers else ())))
+
+
+def read(target: Path, draft: Path | None, device: str | None = None) -> Known | None:
+    """What is known and still holds; None when there is nothing. `device` None = whichever it was measured on."""
+    table = _table(target, draft)
+    if table is None or why_stale(table, target, draft, device):
+        return None
+    return Known(table.get("bench", {}), table.get("audit", {}), table.get("profile", {}))
+
+
+def stale_reason(target: Path, draft: Path | None, device: str | None = None) -> str:
+    """Why what was once known holds no more; "" when it holds or there is nothing."""
+    table = _table(target, draft)
+    return why_stale(table, target, draft, device) if table is not None else ""
+
+
+def store(target: Path, draft: Path | None, device: str, **parts: Mapping[str, Any]) -> Path:
+    """Keep `bench`, `audit` or `profile`; the other parts stay if they still hold. Returns the file."""
+    known = read(target, draft, device)
+    table: dict[str, Any] = {
+        "schema": SCHEMA,
+        "target": asdict(_identity(target)),
+        "draft": asdict(_identity(draft)) if draft is not None else None,
+        "build": engine_build(),
+        "device": device,
+        **(asdict(known) if known is not None else {}),
+    }
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    table |= {name: {**part, "when": now} for name, part in parts.items()}
+    path = _path(target, draft)
+    write_atomically(path, json.dumps(table, ensure_ascii=False, indent=1) + "\n")
+    return path
+
+
+def why_stale(table: Mapping[str, Any], target: Path, draft: Path | None, device: str | None) -> str:
+    """Which part of the conditions has changed; "" when none has."""
+    for part, path in (("target", target), ("draft", draft)):
+        try:
+            now = asdict(_identity(path)) if path is not None else None
+        except OSError:
+            return f"the {part} file is gone"
+        if table.get(part) != now:
+            return f"the {part} file has changed"
+    if table.get("build") != engine_build():
+        return f"the engine was {table.get('build')}, it is {engine_build()} now"
+    if device is not None and table.get("device") != device:
+        return f"it was measured on {table.get('device')}"
+    return ""
+
+
+def engine_build() -> str:
+    """Version of the engine's library."""
+    try:
+        return f"llama-cpp-python {version('llama-cpp-python')}"
+    except PackageNotFoundError:
+        return "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    size: int
+    mtime_ns: int
+    edges: str
+    """Digest of the first and the last MiB."""
+
+
+def _identity(path: Path) -> _Identity:
+    found = path.stat()
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        digest.update(file.read(_EDGE))
+        file.seek(max(0, found.st_size - _EDGE))
+        digest.update(file.read(_EDGE))
+    return _Identity(found.st_size, found.st_mtime_ns, digest.hexdigest()[:32])
+
+
+def _path(target: Path, draft: Path | None) -> Path:
+    names = [os.path.realpath(path) if path is not None else "" for path in (target, draft)]
+    return (
+        state_folder() / "verdicts" / f"{hashlib.sha256(chr(10).join(names).encode()).hexdigest()[:24]}.json"
+    )
+
+
+def _table(target: Path, draft: Path | None) -> dict[str, Any] | None:
+    try:
+        table = json.loads(_path(target, draft).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return table if isinstance(table, dict) and table.get("schema") == SCHEMA else None

@@ -43,6 +43,8 @@ class ScriptedEngine:
         self.files = SimpleNamespace(name="scripted-pair", target=Path("models/t.gguf"), draft=None)
         self.settings = SimpleNamespace(max_draft_length=16)
         self.verdict = None
+        self.placed = SimpleNamespace(fits=True, context=4096, parts=(), places=())
+        self.concessions: list[str] = []
         self.client = SimpleNamespace(cancel=self._cancel.set, pid=None)
 
     def close(self) -> None:

@@ -67,8 +67,11 @@ def test_what_is_counted() -> None:
     assert now["spec_dec_draft_latency_seconds_count"] == now["spec_dec_verify_latency_seconds_count"] == 8
     assert now["spec_dec_verify_latency_seconds_sum"] == pytest.approx(0.016)
     assert now["localspec_prompt_tokens_total"] == 5 and now["localspec_generation_tokens_total"] == 15
-    assert now['localspec_verified_per_position_total{position="2"}'] == 8
-    assert now['localspec_accepted_per_position_total{position="1"}'] == 7
+    names = "localspec_spec_decode_num_"
+    assert now[f"{names}drafts_total"] == 8
+    assert (now[f"{names}draft_tokens_total"], now[f"{names}accepted_tokens_total"]) == (16, 7)
+    assert now[names + 'draft_tokens_per_pos_total{position="1"}'] == 8
+    assert now[names + 'accepted_tokens_per_pos_total{position="0"}'] == 7
     assert now['localspec_requests_total{path="/v1/chat/completions",status="200"}'] == 2
     assert now['localspec_requests_total{path="/v1/chat/completions",status="400"}'] == 1
     assert now['localspec_answers_total{reason="length"}'] == 2

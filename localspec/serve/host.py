@@ -89,13 +89,13 @@ class Host:
         """The part of /v1/pair that stays while a pair is loaded."""
         session = self.session
         verdict = session.verdict
-        fit = getattr(session, "fit", None)
         return {
             "name": self.name,
             "engine": _without_folders(engine_json(session)),
             "verdict": None if verdict is None else verdict.kind,
             "reasons": [] if verdict is None else [reason.detail for reason in verdict.reasons],
-            "fit": fit_json(fit) if fit is not None else None,
+            "fit": fit_json(session.placed),
+            "concessions": session.concessions,
             "restarts": self.restarts,
             "draft_off": self.draft_off,
         }

@@ -48,14 +48,24 @@ class Statistics:
         )
         self._passes = Counter("localspec_target_passes_total", "Passes of the target that made tokens.")
         self._rounds = Counter("localspec_rounds_total", "Rounds by what guessed in them.", ("drafter",))
+        self._drafts = Counter(
+            "localspec_spec_decode_num_drafts_total",
+            "Rounds in which a draft was verified; named as in vLLM.",
+        )
+        self._verified = Counter(
+            "localspec_spec_decode_num_draft_tokens_total", "The same as spec_dec_draft_tokens_total."
+        )
+        self._kept = Counter(
+            "localspec_spec_decode_num_accepted_tokens_total", "The same as spec_dec_accepted_tokens_total."
+        )
         self._verified_at = Counter(
-            "localspec_verified_per_position_total",
-            "Draft tokens verified, by place in the draft.",
+            "localspec_spec_decode_num_draft_tokens_per_pos_total",
+            "Draft tokens verified, by place in the draft from 0.",
             ("position",),
         )
         self._accepted_at = Counter(
-            "localspec_accepted_per_position_total",
-            "Draft tokens kept, by place in the draft.",
+            "localspec_spec_decode_num_accepted_tokens_per_pos_total",
+            "Draft tokens that the target kept, by place in the draft from 0.",
             ("position",),
         )
         self._queued = Histogram(
@@ -93,7 +103,7 @@ class Statistics:
                 lambda: [((), float(self.last.state == "on"))] if self.last is not None else [],
             ),
             Gauge("localspec_tokens_per_second", "Decode speed of the last answer.", self._speed),
-            Gauge("localspec_resident_bytes_bytes", "Resident memory by process.", memory, ("process",)),
+            Gauge("localspec_resident_memory_bytes", "Resident memory by process.", memory, ("process",)),
         )
 
     def page(self) -> str:
@@ -144,13 +154,16 @@ class Statistics:
         self._rounds.add(1, round.drafter)
         if not round.verified:
             return
-        self._draft_tokens.add(round.verified)
-        self._accepted.add(sum(origin is Provenance.ACCEPTED for origin in round.provenance))
+        accepted = sum(origin is Provenance.ACCEPTED for origin in round.provenance)
+        self._drafts.add()
+        for verified, kept in ((self._draft_tokens, self._accepted), (self._verified, self._kept)):
+            verified.add(round.verified)
+            kept.add(accepted)
         self._draft_latency.observe(round.draft_seconds)
         self._verify_latency.observe(round.verify_seconds)
         for position in range(round.verified):
-            self._verified_at.add(1, str(position + 1))
-            self._accepted_at.add(int(position < round.accepted), str(position + 1))
+            self._verified_at.add(1, str(position))
+            self._accepted_at.add(int(position < round.accepted), str(position))
 
     def _end(self, job: Job, end: Finished) -> None:
         now = time.perf_counter()

@@ -174,7 +174,7 @@ class Application:
             if not wanted.stream:
                 return JSONResponse(await whole(job, shape, first))
             streaming = True
-            return EventStream(chunks(job, shape, first, wanted.include_usage, watch.explained), watch)
+            return EventStream(chunks(job, shape, first, wanted, watch.explained), watch)
         except Exception as error:
             raise watch.explained(error) from error
         finally:

@@ -56,6 +56,8 @@ class Wanted:
     stream: bool
     include_usage: bool
     """Whether a stream ends with a chunk of token counts."""
+    rounds: bool
+    """Whether a stream carries what happened in each round, for a localspec on the other side."""
     user: str | None
     """Who asks, as the client says; turns are given by it."""
 
@@ -131,7 +133,7 @@ def _common(fields: Fields, defaults: Defaults, parts: dict[str, Any], limit: in
         )
     stop = _stop(fields)
     sampler = _sampler(fields, defaults)
-    speculation = _speculation(fields, defaults)
+    speculation, rounds = _speculation(fields, defaults)
     fields.finish()
     try:
         request = GenerationRequest(
@@ -144,7 +146,7 @@ def _common(fields: Fields, defaults: Defaults, parts: dict[str, Any], limit: in
         )
     except InvalidInput as error:
         raise Problem(400, error.message, code="invalid_value") from None
-    return Wanted(request, stream, include_usage, user)
+    return Wanted(request, stream, include_usage, rounds, user)
 
 
 def _stream_options(fields: Fields, stream: bool) -> bool:
@@ -215,24 +217,27 @@ def _logit_bias(fields: Fields, vocabulary: int | None) -> tuple[tuple[int, floa
     return tuple(biases)
 
 
-def _speculation(fields: Fields, defaults: Defaults) -> SpeculationSettings:
-    """`speculative: {"enabled": false, "k": 4, "drafter": "lookup"}`."""
+def _speculation(fields: Fields, defaults: Defaults) -> tuple[SpeculationSettings, bool]:
+    """`speculative: {"enabled": false, "k": 4, "drafter": "lookup", "rounds": true}`, all optional."""
     asked = fields.fields("speculative")
     if asked is None:
-        return defaults.speculation
+        return defaults.speculation, False
+    rounds = asked.flag("rounds") or False
     enabled = asked.flag("enabled")
     k = asked.take("k")
     drafter = asked.choice("drafter", DRAFTERS)
     asked.finish()
     if enabled is False:
-        return SpeculationSettings("none", None)
+        return SpeculationSettings("none", None), rounds
     length = defaults.speculation.length
     if k == "auto":
         length = None
     elif k is not None:
         length = _draft_length(k, defaults.longest_draft)
     chosen = drafter or defaults.speculation.drafter
-    return SpeculationSettings("auto" if enabled and not drafter and chosen == "none" else chosen, length)
+    if enabled and not drafter and chosen == "none":
+        chosen = "auto"
+    return SpeculationSettings(chosen, length), rounds
 
 
 def _draft_length(k: Any, longest: int) -> int:

@@ -88,6 +88,11 @@ MALFORMED: dict[str, bytes] = {
     "part with a number": message({"role": "user", "content": [{"type": "text", "text": 1}]}),
     "image": message({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}),
     "unknown in a message": message({"role": "user", "content": "x", "weight": 0}),
+    "tool call a string": message({"role": "assistant", "content": "", "tool_calls": ["f"]}),
+    "tool call without function": message({"role": "assistant", "content": "", "tool_calls": [{}]}),
+    "tool call with half an object": message(
+        {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}
+    ),
     "tool calls of a user": message({"role": "user", "content": "x", "tool_calls": []}),
     "max_tokens 0": chat(max_tokens=0),
     "max_tokens negative": chat(max_tokens=-5),

@@ -118,7 +118,7 @@ def test_nulls_are_defaults_and_off_switches_work(live: Live, engine: ScriptedEn
 
 
 def test_messages_of_every_role_and_text_parts(live: Live, engine: ScriptedEngine) -> None:
-    calls = [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    calls = [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}]
     messages = [
         {"role": "developer", "content": "be brief"},
         {
@@ -133,7 +133,8 @@ def test_messages_of_every_role_and_text_parts(live: Live, engine: ScriptedEngin
     system, user, assistant, tool = engine.requests[-1].messages
     assert (system.role, system.content) == ("system", "be brief")
     assert (user.content, user.extras) == ("ab", (("name", "Ann"),))
-    assert (assistant.content, dict(assistant.extras)) == ("", {"tool_calls": calls})
+    called = [{**calls[0], "function": {"name": "f", "arguments": {"a": 1}}}]
+    assert (assistant.content, dict(assistant.extras)) == ("", {"tool_calls": called})
     assert (tool.role, tool.extras) == ("tool", (("tool_call_id", "c1"),))
 
 

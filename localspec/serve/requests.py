@@ -22,6 +22,7 @@ from localspec.serve.fields import (
     checked_object,
     checked_text,
     checked_tree,
+    parse,
     wrong,
 )
 from localspec.serve.problems import Problem
@@ -302,7 +303,9 @@ def _message(value: Any, where: str) -> Message:
     if role == "assistant":
         calls = fields.items("tool_calls", limit=MAX_TOOLS)
         if calls:
-            extras["tool_calls"] = checked_tree(calls, f"{where}.tool_calls")
+            extras["tool_calls"] = [
+                _tool_call(call, f"{where}.tool_calls[{index}]") for index, call in enumerate(calls)
+            ]
         reasoning = fields.text("reasoning_content")
         if reasoning:
             extras["reasoning_content"] = reasoning
@@ -319,6 +322,19 @@ def _message(value: Any, where: str) -> Message:
     fields.finish()
     text = "" if content is None and "tool_calls" in extras else _content(content, f"{where}.content")
     return Message("system" if role == "developer" else role, text, tuple(extras.items()))
+
+
+def _tool_call(value: Any, where: str) -> dict[str, Any]:
+    """A call that the model made. Templates want its arguments as an object, OpenAI sends them as a string."""
+    call = checked_object(checked_tree(value, where), where)
+    function = checked_object(call.get("function"), f"{where}.function")
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            function = {**function, "arguments": parse(arguments.encode())}
+        except Problem:
+            wrong(f"{where}.function.arguments", "must be a JSON object", arguments)
+    return {**call, "function": function}
 
 
 def _content(value: Any, where: str) -> str:

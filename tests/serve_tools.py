@@ -160,9 +160,7 @@ class Live:
         """A streamed chat whose events have begun to come: the connection and its response."""
         connection = self.connect()
         message = {"messages": [{"role": "user", "content": content}], "stream": True, **body}
-        connection.request(
-            "POST", "/v1/chat/completions", json.dumps(message), {"Content-Type": "application/json"}
-        )
+        connection.request("POST", "/v1/chat/completions", json.dumps(message), {"Content-Type": "application/json"})
         response = connection.getresponse()
         assert response.status == 200, response.read()
         return connection, response

@@ -59,9 +59,7 @@ def test_every_format_is_complete_for_every_way_to_guess(name: str, drafter: str
 
 
 def test_llama_server_says_what_is_run_here() -> None:
-    sampler = SamplerSettings(
-        0.0, 10, 0.8, 0.1, 1.1, 0.5, 0.25, 32, ((7, -math.inf), (8, 1.5)), seed=2**40 + 3
-    )
+    sampler = SamplerSettings(0.0, 10, 0.8, 0.1, 1.1, 0.5, 0.25, 32, ((7, -math.inf), (8, 1.5)), seed=2**40 + 3)
     pair = replace(
         PAIR, sampler=sampler, draft_length=6, threads=4, gpu_layers=0, draft_gpu_layers=12, cache_type="q8_0",
         flash_attention="on", split_mode="row", main_gpu=1, max_tokens=50,
@@ -96,10 +94,7 @@ def test_engines_of_safetensors_get_the_original_repositories() -> None:
     }
     assert json.loads(after(text, "--override-generation-config"))["top_k"] == 40
     sglang = make("sglang", replace(PAIR, draft_length=5)).text
-    assert (
-        after(sglang, "--speculative-num-draft-tokens") == "6"
-        and after(sglang, "--speculative-num-steps") == "5"
-    )
+    assert after(sglang, "--speculative-num-draft-tokens") == "6" and after(sglang, "--speculative-num-steps") == "5"
     yaml = [line for line in make("tensorrt-llm", PAIR).text.splitlines() if not line.startswith("#")]
     assert yaml == [
         "speculative_config:", '  decoding_type: "Draft_Target"', "  max_draft_len: 4",
@@ -131,7 +126,8 @@ def test_lm_studio_and_ollama_take_the_files() -> None:
     ("repo", "original"),
     [
         ("Qwen/Qwen2.5-7B-Instruct-GGUF", "Qwen/Qwen2.5-7B-Instruct"), ("unsloth/Qwen3-8B-GGUF", "unsloth/Qwen3-8B"),
-        ("bartowski/Llama-3.2-1B-Instruct-GGUF", ""), ("someone/model", ""), ("", ""), ("ggml-org/gemma-3-4b-it-GGUF", ""),
+        ("bartowski/Llama-3.2-1B-Instruct-GGUF", ""), ("someone/model", ""), ("", ""),
+        ("ggml-org/gemma-3-4b-it-GGUF", ""),
     ],
 )  # fmt: skip
 def test_originals_are_told_from_names_only_where_they_can(repo: str, original: str) -> None:
@@ -189,9 +185,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_command_prints_the_text_and_nothing_else_on_stdout(bigram: BigramPair, tmp_path: Path) -> None:
     base = [str(bigram.target), "--draft", str(bigram.draft), "--to", "llama-server"]
     done = command(*base, "-k", "3", "--ctx", "256")
-    assert (
-        done.returncode == 0 and done.stderr == "note: llama-server: executed against a real llama-server\n"
-    )
+    assert done.returncode == 0 and done.stderr == "note: llama-server: executed against a real llama-server\n"
     assert after(done.stdout, "--spec-draft-n-max") == "3" and after(done.stdout, "--ctx-size") == "256"
     assert after(done.stdout, "--model") == str(bigram.target)
     facts = json.loads(command(*base, "--json").stdout)

@@ -24,7 +24,11 @@ from tests.engine_tools import Answer
 
 SCHEMAS: dict[str, tuple[Any, list[str], list[str]]] = {
     # name: (schema, texts it must take, texts it must not)
-    "any": (True, ['{"a": [1, "x", null, {"b": {}}]}', "12", '"\\u00e9\\n"', "-0.5e+3"], ["", "{", "01", "'a'", '"\n"']),
+    "any": (
+        True,
+        ['{"a": [1, "x", null, {"b": {}}]}', "12", '"\\u00e9\\n"', "-0.5e+3"],
+        ["", "{", "01", "'a'", '"\n"'],
+    ),
     "object": ({"type": "object"}, ["{}", '{ "a" : 1,\n  "b":[] }'], ["[]", '{"a"}', '{"a":1,}']),
     "properties": (
         {"properties": {"a": {"type": "integer"}, "b": {"type": "null"}, "c": {"type": "boolean"}}, "required": ["b"]},
@@ -37,7 +41,12 @@ SCHEMAS: dict[str, tuple[Any, list[str], list[str]]] = {
         ['{"a":1 "b":2}', '{,"b":2}', '{"b":2,"a":1}'],
     ),
     "additional": (
-        {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"], "additionalProperties": {"type": "string"}},
+        {
+            "type": "object",
+            "properties": {"a": {"const": 1}},
+            "required": ["a"],
+            "additionalProperties": {"type": "string"},
+        },
         ['{"a":1}', '{"a":1,"x":"y","z":""}'],
         ['{"a":1,"x":2}', '{"x":"y","a":1}'],
     ),
@@ -50,21 +59,46 @@ SCHEMAS: dict[str, tuple[Any, list[str], list[str]]] = {
     ),
     "exactly none": ({"type": "array", "maxItems": 0}, ["[]", "[ ]"], ["[1]"]),
     "up to two": ({"items": {"const": 1}, "maxItems": 2}, ["[]", "[1]", "[1,1]"], ["[1,1,1]"]),
-    "tuple": ({"prefixItems": [{"type": "string"}, {"const": 1}], "items": False}, ['["a", 1]'], ["[]", '["a"]', '["a",1,1]']),
+    "tuple": (
+        {"prefixItems": [{"type": "string"}, {"const": 1}], "items": False},
+        ['["a", 1]'],
+        ["[]", '["a"]', '["a",1,1]'],
+    ),
     "lengths": ({"type": "string", "minLength": 2, "maxLength": 3}, ['"ab"', '"abc"', '"é\\n"'], ['"a"', '"abcd"']),
-    "enum": ({"enum": ['q"', "b\\s", "é\n", 1.5, None, {"k": [1]}]}, ['"q\\""', '"b\\\\s"', '"é\\n"', "1.5", "null", '{"k": [1]}'], ['"q"', "2"]),
+    "enum": (
+        {"enum": ['q"', "b\\s", "é\n", 1.5, None, {"k": [1]}]},
+        ['"q\\""', '"b\\\\s"', '"é\\n"', "1.5", "null", '{"k": [1]}'],
+        ['"q"', "2"],
+    ),
     "types": ({"type": ["string", "null"], "maxLength": 1}, ['"x"', "null"], ['"xy"', "1"]),
     "any of": ({"anyOf": [{"type": "integer"}, {"type": "array"}]}, ["3", "[3]"], ['"x"']),
-    "formats": ({"type": "string", "format": "date-time"}, ['"2026-02-28T23:59:59Z"', '"2026-02-28T03:09:09.5+01:30"'], ['"2026-13-01T00:00:00Z"', '"x"']),
+    "formats": (
+        {"type": "string", "format": "date-time"},
+        ['"2026-02-28T23:59:59Z"', '"2026-02-28T03:09:09.5+01:30"'],
+        ['"2026-13-01T00:00:00Z"', '"x"'],
+    ),
     "uuid": ({"format": "uuid"}, ['"0f8fad5b-d9cb-469f-a165-70867728950e"'], ['"0f8fad5b"']),
     "recursive": (
-        {"$ref": "#/$defs/node", "$defs": {"node": {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}}, "required": ["next"]}}},
+        {
+            "$ref": "#/$defs/node",
+            "$defs": {
+                "node": {
+                    "type": "object",
+                    "properties": {"next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
+                    "required": ["next"],
+                }
+            },
+        },
         ['{"next":null}', '{"next":{"next":null}}'],
         ["{}", '{"next":1}'],
     ),
-    "odd names": ({"properties": {'a"b\\c é': {"const": 1}}, "required": ['a"b\\c é']}, ['{"a\\"b\\\\c é":1}'], ['{"a":1}']),
+    "odd names": (
+        {"properties": {'a"b\\c é': {"const": 1}}, "required": ['a"b\\c é']},
+        ['{"a\\"b\\\\c é":1}'],
+        ['{"a":1}'],
+    ),
     "words only": ({"title": "T", "description": "d", "default": 3, "$schema": "x"}, ["1", '"x"'], [""]),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -101,15 +135,27 @@ def test_a_schema_takes_what_it_should_and_nothing_else(vocabulary: Vocabulary, 
 @pytest.mark.parametrize(
     ("schema", "words"),
     [
-        ({"type": "string", "pattern": "^a"}, "pattern"), ({"type": "integer", "minimum": 3}, "minimum"),
-        ({"type": "number", "multipleOf": 2}, "multipleOf"), ({"type": "array", "uniqueItems": True}, "uniqueItems"),
-        ({"allOf": [{}]}, "allOf"), ({"not": {}}, "not"), ({"type": "text"}, '"text"'), ({"type": []}, "#/type"),
-        ({"enum": []}, "#/enum"), ({"type": "string", "format": "email"}, "email"), ([], "#"), (False, "#"),
-        ({"properties": {"a": {"$ref": "#/no"}}}, "#/properties/a/$ref"), ({"$ref": "x.json"}, "$ref"),
-        ({"type": "string", "maxLength": 10**6}, "maxLength"), ({"type": "string", "minLength": 3, "maxLength": 2}, "maxLength"),
-        ({"required": ["a"]}, "required"), ({"properties": []}, "properties"), ({"$ref": "#/$defs/a", "type": "string"}, "type"),
+        ({"type": "string", "pattern": "^a"}, "pattern"),
+        ({"type": "integer", "minimum": 3}, "minimum"),
+        ({"type": "number", "multipleOf": 2}, "multipleOf"),
+        ({"type": "array", "uniqueItems": True}, "uniqueItems"),
+        ({"allOf": [{}]}, "allOf"),
+        ({"not": {}}, "not"),
+        ({"type": "text"}, '"text"'),
+        ({"type": []}, "#/type"),
+        ({"enum": []}, "#/enum"),
+        ({"type": "string", "format": "email"}, "email"),
+        ([], "#"),
+        (False, "#"),
+        ({"properties": {"a": {"$ref": "#/no"}}}, "#/properties/a/$ref"),
+        ({"$ref": "x.json"}, "$ref"),
+        ({"type": "string", "maxLength": 10**6}, "maxLength"),
+        ({"type": "string", "minLength": 3, "maxLength": 2}, "maxLength"),
+        ({"required": ["a"]}, "required"),
+        ({"properties": []}, "properties"),
+        ({"$ref": "#/$defs/a", "type": "string"}, "type"),
     ],
-)  # fmt: skip
+)
 def test_what_a_grammar_cannot_hold_is_refused_with_its_place(schema: Any, words: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         json_grammar.from_schema(schema)
@@ -208,9 +254,7 @@ def test_an_answer_in_a_grammar_is_plain_and_says_why(engine: Engine) -> None:
     texts = set()
     for seed in range(20):
         sampler = SamplerSettings(seed=seed, temperature=2.0, min_p=0.0)
-        answer = Answer(
-            list(engine.generate(GenerationRequest(prompt="x", grammar=request.grammar, sampler=sampler)))
-        )
+        answer = Answer(list(engine.generate(GenerationRequest(prompt="x", grammar=request.grammar, sampler=sampler))))
         texts.add(answer.text)
         assert answer.finished.reason == "stop"
     assert texts == {"yes", "no"}

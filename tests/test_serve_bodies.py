@@ -1,4 +1,4 @@
-"""Bad requests: malformed, oversized, mistyped and hostile bodies are 4xx in OpenAI's shape; none is a 500, none hangs."""
+"""Bad requests: malformed, oversized and hostile bodies are 4xx in OpenAI's shape; none is a 500, none hangs."""
 
 from __future__ import annotations
 

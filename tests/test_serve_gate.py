@@ -23,9 +23,7 @@ def status(rules: Rules, path: str = "/v1/models", **headers: str) -> int:
     return 200
 
 
-@pytest.mark.parametrize(
-    "host", ["localhost", "localhost:8713", "127.0.0.1:8713", "[::1]:8713", "LOCALHOST:1"]
-)
+@pytest.mark.parametrize("host", ["localhost", "localhost:8713", "127.0.0.1:8713", "[::1]:8713", "LOCALHOST:1"])
 def test_the_machines_own_names_are_let_in(host: str) -> None:
     assert status(LOCAL, host=host) == 200
 
@@ -50,9 +48,7 @@ def test_named_hosts_are_let_in_and_addresses_only_beyond_loopback() -> None:
     assert status(wide, "/health", host="evil.example") == 421
 
 
-@pytest.mark.parametrize(
-    "origin", ["https://evil.example", "null", "http://localhost:3000", "file://", "http://[bad"]
-)
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:3000", "file://", "http://[bad"])
 def test_other_origins_are_refused_even_on_this_machine(origin: str) -> None:
     assert status(LOCAL, host="localhost:8713", origin=origin) == 403
 
@@ -103,10 +99,7 @@ def test_refusals_over_http_have_openais_shape() -> None:
         assert missing.status == 401 and missing.headers["www-authenticate"] == "Bearer"
         assert missing.json["error"]["type"] == "authentication_error"
         assert (
-            live.post(
-                "/v1/completions", {"prompt": "x", "max_tokens": 1}, Authorization="Bearer secret"
-            ).status
-            == 200
+            live.post("/v1/completions", {"prompt": "x", "max_tokens": 1}, Authorization="Bearer secret").status == 200
         )
 
 

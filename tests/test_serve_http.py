@@ -89,9 +89,7 @@ def test_every_parameter_reaches_the_engine(live: Live, engine: ScriptedEngine) 
     assert reply.status == 200, reply.body
     request = engine.requests[-1]
     assert request.max_tokens == 4 and request.stop == ("END",)
-    assert request.sampler == SamplerSettings(
-        0.5, 0, 0.9, 0.1, 1.1, 1.0, -1.0, 8, ((5, 2.5), (6, -math.inf)), seed=7
-    )
+    assert request.sampler == SamplerSettings(0.5, 0, 0.9, 0.1, 1.1, 1.0, -1.0, 8, ((5, 2.5), (6, -math.inf)), seed=7)
     assert request.speculation == SpeculationSettings("lookup", 4)
     assert dict(request.template_arguments) == {"tools": tools, "enable_thinking": False}
     assert request.grammar is None

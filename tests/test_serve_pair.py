@@ -1,4 +1,4 @@
-"""`localspec serve` with real libllama on a pair whose distributions are known: the official client, seeds, grammars."""
+"""`localspec serve` with real libllama on a pair with known distributions: the official client, seeds, grammars."""
 
 from __future__ import annotations
 
@@ -50,9 +50,7 @@ def test_text_depends_on_the_seed_alone(live: Live) -> None:
         replies = [live.chat("tell me", max_tokens=60, **settings, **way) for way in ways]
         texts = [r.streamed if way.get("stream") else text(r) for r, way in zip(replies, ways, strict=True)]
         assert len(set(texts)) == 1 and len(texts[0]) == 60, settings
-    assert text(live.chat("tell me", max_tokens=60, seed=13)) != text(
-        live.chat("tell me", max_tokens=60, seed=14)
-    )
+    assert text(live.chat("tell me", max_tokens=60, seed=13)) != text(live.chat("tell me", max_tokens=60, seed=14))
 
 
 def test_counts_are_the_engines_own_and_metrics_agree_with_them(live: Live) -> None:

@@ -112,9 +112,7 @@ def test_a_client_that_leaves_without_a_stream_stops_its_answer_too() -> None:
     engine = ScriptedEngine(pace=0.002)
     with serving(engine) as live:
         connection = live.connect()
-        connection.request(
-            "POST", "/v1/completions", b'{"prompt": "x"}', {"Content-Type": "application/json"}
-        )
+        connection.request("POST", "/v1/completions", b'{"prompt": "x"}', {"Content-Type": "application/json"})
         until(lambda: engine.rounds > 3)
         connection.close()
         until(lambda: live.host.desk.running == 0)
@@ -128,9 +126,7 @@ def test_leaving_the_line_touches_nobody() -> None:
         thread, replies = in_thread(live, "stays", max_tokens=6)
         until(lambda: live.host.desk.running == 1)
         leaving = live.connect()
-        leaving.request(
-            "POST", "/v1/completions", b'{"prompt": "leaves"}', {"Content-Type": "application/json"}
-        )
+        leaving.request("POST", "/v1/completions", b'{"prompt": "leaves"}', {"Content-Type": "application/json"})
         until(lambda: live.host.desk.waiting == 1)
         leaving.close()
         until(lambda: live.host.desk.waiting == 0)

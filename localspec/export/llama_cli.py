@@ -10,6 +10,4 @@ def export(pair: PairSettings, spelling: llama_flags.Spelling = llama_flags.TODA
     """A command that chats with the pair."""
     notes = (*llama_flags.notes(pair, spelling), *length_note(pair, spelling.draft_max))
     text = commented(notes, shell("llama-cli", llama_flags.arguments(pair, spelling)))
-    return Exported(
-        text, "llama-cli.sh", notes, "checked for syntax; the flags are llama-server's, which was executed"
-    )
+    return Exported(text, "llama-cli.sh", notes, "checked for syntax; the flags are llama-server's, which was executed")

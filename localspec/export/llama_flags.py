@@ -63,9 +63,7 @@ def spelling_of(help_text: str, program: str) -> Spelling:
         raise InvalidInput(
             f"{one_line(program)} --help does not look like llama.cpp's", "Name llama-server or llama-cli"
         )
-    raise InvalidInput(
-        f"this build of {one_line(program)} lacks draft models", "Build llama.cpp 2024-12 or later"
-    )
+    raise InvalidInput(f"this build of {one_line(program)} lacks draft models", "Build llama.cpp 2024-12 or later")
 
 
 def probe(program: str) -> Spelling:
@@ -119,9 +117,7 @@ def _drafts(pair: PairSettings, spelling: Spelling) -> Sequence[tuple[str, ...]]
         return found
     if pair.guesses == "lookup":
         if not spelling.lookup:
-            raise InvalidInput(
-                "this build of llama.cpp cannot guess from the text itself", "Export with --no-draft"
-            )
+            raise InvalidInput("this build of llama.cpp cannot guess from the text itself", "Export with --no-draft")
         sizes = ("--spec-ngram-simple-size-n", "3", "--spec-ngram-simple-size-m", length)
         return [("--spec-type", "ngram-simple"), sizes]
     return []

@@ -19,18 +19,14 @@ def export(pair: PairSettings) -> Exported:
     lines.append(shell("lms load", [(_key(pair.target.name),), context, ("--gpu", _share(pair))]))
     body = shlex.quote(json.dumps(_request(pair), ensure_ascii=False))
     lines.append(
-        "curl http://localhost:1234/v1/chat/completions -H 'Content-Type: application/json' \\\n  -d "
-        + body
-        + "\n"
+        "curl http://localhost:1234/v1/chat/completions -H 'Content-Type: application/json' \\\n  -d " + body + "\n"
     )
     notes = [
         "The files stay where they are; LM Studio gets links to them.",
         "LM Studio chooses the names of models itself: where one below is not found, `lms ls` shows it.",
     ]
     if pair.guesses == "model":
-        notes.append(
-            "In a chat window the draft is chosen under Speculative Decoding; its length is LM Studio's own."
-        )
+        notes.append("In a chat window the draft is chosen under Speculative Decoding; its length is LM Studio's own.")
     if pair.guesses == "lookup":
         notes.append("Guessing from the text itself is not there: the target runs alone.")
     text = commented(notes, "".join(lines))

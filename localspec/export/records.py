@@ -107,6 +107,4 @@ def original_repos(pair: PairSettings, engine: str) -> tuple[str, str]:
     return pair.target_repo, pair.draft_repo
 
 
-WEIGHTS_NOTE = (
-    "It loads the original 16-bit weights, not the GGUF files: more memory, and other texts for a seed."
-)
+WEIGHTS_NOTE = "It loads the original 16-bit weights, not the GGUF files: more memory, and other texts for a seed."

@@ -24,9 +24,7 @@ def export(pair: PairSettings) -> Exported:
             ("--speculative-num-draft-tokens", str(pair.length + 1)),
         ]
     elif pair.guesses == "lookup":
-        arguments.append(
-            ("--speculative-algorithm", "NGRAM", "--speculative-num-draft-tokens", str(pair.length))
-        )
+        arguments.append(("--speculative-algorithm", "NGRAM", "--speculative-num-draft-tokens", str(pair.length)))
     arguments += [
         ("--context-length", str(pair.context)),
         ("--served-model-name", pair.name),

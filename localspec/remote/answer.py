@@ -38,9 +38,7 @@ _REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
 class AnswerReader:
     """Events of one answer. `counters` asks the server for its counters."""
 
-    def __init__(
-        self, counters: Callable[[], Counters], clock: Callable[[], float] = time.perf_counter
-    ) -> None:
+    def __init__(self, counters: Callable[[], Counters], clock: Callable[[], float] = time.perf_counter) -> None:
         self._counters = counters
         self._clock = clock
         self._start = clock()
@@ -149,9 +147,7 @@ class AnswerReader:
             return 0, 0
         self._asked = self._clock()
         now = self._counters() or self._seen
-        drafted, accepted = (
-            int(now.get(n, 0) - self._seen.get(n, 0)) for n in ("draft_tokens", "accepted_tokens")
-        )
+        drafted, accepted = (int(now.get(n, 0) - self._seen.get(n, 0)) for n in ("draft_tokens", "accepted_tokens"))
         self._seen = now
         return max(0, drafted), max(0, min(accepted, drafted))
 
@@ -199,9 +195,7 @@ class AnswerReader:
 def _merged(made: GenerationStats, theirs: dict[str, Any]) -> GenerationStats:
     """`made` with every number that the other localspec gives, times as they were there."""
     known = {field.name for field in fields(GenerationStats)}
-    values = {
-        name: value for name, value in theirs.items() if name in known and _fits(getattr(made, name), value)
-    }
+    values = {name: value for name, value in theirs.items() if name in known and _fits(getattr(made, name), value)}
     if isinstance(values.get("accepted_per_position"), list):
         values["accepted_per_position"] = tuple(values["accepted_per_position"])
     return replace(made, **values)
@@ -273,9 +267,7 @@ def _count(value: object) -> int:
 
 
 def _positive(value: object) -> float | None:
-    return (
-        float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
-    )
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
 
 
 def _said(error: object) -> str:

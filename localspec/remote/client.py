@@ -78,22 +78,15 @@ class RemoteClient:
         model = self._chosen(self._connection.facts("/v1/models"))
         self._model = str(model.get("id", "default"))
         self._kind = (
-            cast(Kind, model["owned_by"])
-            if model.get("owned_by") in ("localspec", "llamacpp", "vllm")
-            else "other"
+            cast(Kind, model["owned_by"]) if model.get("owned_by") in ("localspec", "llamacpp", "vllm") else "other"
         )
         meta = model["meta"] if isinstance(model.get("meta"), dict) else {}
         pair = self._pair_facts()
         target = _facts(pair.get("target"), self._model)
         draft = _facts(pair["draft"], "draft") if isinstance(pair.get("draft"), dict) else None
-        context = (
-            _whole(meta.get("context")) or _whole(meta.get("n_ctx")) or _whole(model.get("max_model_len"))
-        )
+        context = _whole(meta.get("context")) or _whole(meta.get("n_ctx")) or _whole(model.get("max_model_len"))
         build = one_line(
-            str(
-                pair.get("build")
-                or {"llamacpp": "llama.cpp", "vllm": "vLLM"}.get(self._kind, "OpenAI-compatible")
-            ),
+            str(pair.get("build") or {"llamacpp": "llama.cpp", "vllm": "vLLM"}.get(self._kind, "OpenAI-compatible")),
             80,
         )
         off = one_line(str(pair.get("speculation_off") or ""), 200)
@@ -121,15 +114,11 @@ class RemoteClient:
         """Hang up on the running answer."""
         self._connection.stop()
 
-    def change(
-        self, speculation: SpeculationSettings | None = None, sampler: SamplerSettings | None = None
-    ) -> None:
+    def change(self, speculation: SpeculationSettings | None = None, sampler: SamplerSettings | None = None) -> None:
         """Settings reach a server with the next request only."""
 
     def load_draft(self, path: Path | None, *_: object) -> EngineInfo:
-        raise InvalidInput(
-            "the draft belongs to the server", "Start localspec serve there with another --draft"
-        )
+        raise InvalidInput("the draft belongs to the server", "Start localspec serve there with another --draft")
 
     def log_tail(self, count: int = 4) -> list[str]:
         """The server keeps its own log."""
@@ -142,9 +131,7 @@ class RemoteClient:
     def _chosen(self, listed: Any) -> dict[str, Any]:
         """The model that the address names, else the first."""
         models = listed.get("data") if isinstance(listed, dict) else None
-        found = (
-            [model for model in models or () if isinstance(model, dict)] if isinstance(models, list) else []
-        )
+        found = [model for model in models or () if isinstance(model, dict)] if isinstance(models, list) else []
         if not found:
             raise EngineError(f"{self.address.url} lists no models", "Is it an OpenAI-compatible server?")
         if not self.address.model:
@@ -153,9 +140,7 @@ class RemoteClient:
             if model.get("id") == self.address.model:
                 return model
         names = ", ".join(one_line(str(model.get("id")), 60) for model in found[:8])
-        raise InvalidInput(
-            f"{self.address.url} has no model {one_line(self.address.model, 60)!r}", f"It has: {names}"
-        )
+        raise InvalidInput(f"{self.address.url} has no model {one_line(self.address.model, 60)!r}", f"It has: {names}")
 
     def _pair_facts(self) -> dict[str, Any]:
         """What only `localspec serve` tells."""
@@ -185,9 +170,7 @@ def _facts(value: object, name: str) -> ModelFacts:
 
     known = value if isinstance(value, dict) else {}
     shown = one_line(str(known.get("path") or name), 100).replace("/", "_")
-    numbers = [
-        _whole(known.get(key)) for key in ("parameters", "size_bytes", "vocabulary", "trained_context")
-    ]
+    numbers = [_whole(known.get(key)) for key in ("parameters", "size_bytes", "vocabulary", "trained_context")]
     return ModelFacts(Path(shown), one_line(str(known.get("description") or ""), 100), *numbers)
 
 

@@ -43,14 +43,10 @@ def parse_address(text: str) -> Address:
     except ValueError:
         parts, port = urlsplit(""), None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
-        raise InvalidInput(
-            f"{one_line(text, 100)!r} is no server's address", "Give one like http://127.0.0.1:8713"
-        )
+        raise InvalidInput(f"{one_line(text, 100)!r} is no server's address", "Give one like http://127.0.0.1:8713")
     root = re.sub(r"/v1$", "", parts.path.rstrip("/"))
     if not re.fullmatch(r"[\w./~%-]*", root, re.ASCII):
-        raise InvalidInput(
-            f"{one_line(text, 100)!r} is no server's address", "Give one like http://127.0.0.1:8713"
-        )
+        raise InvalidInput(f"{one_line(text, 100)!r} is no server's address", "Give one like http://127.0.0.1:8713")
     url = f"{parts.scheme}://{parts.netloc}{root}"
     return Address(url, parts.scheme == "https", parts.hostname, port, root, unquote(parts.fragment))
 
@@ -69,9 +65,7 @@ class Connection:
         try:
             return json.loads(self.text(path))
         except ValueError:
-            raise EngineError(
-                f"{self._address.url}{path} is no JSON", "Is it an OpenAI-compatible server?"
-            ) from None
+            raise EngineError(f"{self._address.url}{path} is no JSON", "Is it an OpenAI-compatible server?") from None
 
     def text(self, path: str) -> str:
         """The page at `path`."""

@@ -78,7 +78,5 @@ def _speculation(speculation: SpeculationSettings, kind: Kind) -> dict[str, Any]
         k = "auto" if speculation.length is None else speculation.length
         return {"speculative": {"drafter": speculation.drafter, "k": k, "rounds": True}}
     if speculation != SpeculationSettings():
-        raise InvalidInput(
-            "only localspec serve can be told how to guess", "Leave out --drafter, -k and --no-draft"
-        )
+        raise InvalidInput("only localspec serve can be told how to guess", "Leave out --drafter, -k and --no-draft")
     return {}

@@ -164,8 +164,4 @@ def _ending(end: Finished) -> dict[str, Any]:
 
 
 def _sse(value: dict[str, Any]) -> bytes:
-    return (
-        b"data: "
-        + json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-        + b"\n\n"
-    )
+    return b"data: " + json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n\n"

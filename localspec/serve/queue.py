@@ -143,9 +143,7 @@ class Desk:
             if self._closed is not None:
                 raise self._closed
             if self._answerer is None:
-                raise Problem(
-                    503, "the models are being loaded", code="loading", headers={"Retry-After": "2"}
-                )
+                raise Problem(503, "the models are being loaded", code="loading", headers={"Retry-After": "2"})
             if len(self._queue) + self.running > self._limit:
                 raise self._too_many()
             self._queue.add(job)

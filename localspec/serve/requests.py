@@ -68,9 +68,7 @@ def chat(body: dict[str, Any], defaults: Defaults) -> Wanted:
     fields = Fields(body)
     messages = fields.items("messages", limit=MAX_MESSAGES)
     if not messages:
-        raise Problem(
-            400, "messages must be a list of at least one message", param="messages", code="invalid_value"
-        )
+        raise Problem(400, "messages must be a list of at least one message", param="messages", code="invalid_value")
     arguments = _template_arguments(fields)
     limit = fields.whole("max_completion_tokens", 1, 1 << 30)
     for name in ("functions", "function_call"):
@@ -91,9 +89,7 @@ def chat(body: dict[str, Any], defaults: Defaults) -> Wanted:
                 code="unsupported_parameter",
             )
     read = tuple(_message(message, f"messages[{index}]") for index, message in enumerate(messages))
-    return _common(
-        fields, defaults, {"messages": read, "template_arguments": arguments, "grammar": grammar}, limit
-    )
+    return _common(fields, defaults, {"messages": read, "template_arguments": arguments, "grammar": grammar}, limit)
 
 
 def completion(body: dict[str, Any], defaults: Defaults) -> Wanted:

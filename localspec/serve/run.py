@@ -74,9 +74,7 @@ def configuration(application: Application) -> uvicorn.Config:
 def listen(address: str, port: int) -> socket.socket:
     """A listening socket. Raises InvalidInput when the address cannot be had."""
     try:
-        family, _, _, _, found = socket.getaddrinfo(
-            address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        family, _, _, _, found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
         if sys.platform != "win32":  # there it would let two servers share a port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -37,15 +37,11 @@ class Statistics:
         self._verify_latency = Histogram(
             "spec_dec_verify_latency_seconds", "Time of one pass of the target over a draft.", _PASS_BOUNDS
         )
-        self._requests = Counter(
-            "localspec_requests_total", "Requests by path and HTTP status.", ("path", "status")
-        )
+        self._requests = Counter("localspec_requests_total", "Requests by path and HTTP status.", ("path", "status"))
         self._finished = Counter("localspec_answers_total", "Answers by how they ended.", ("reason",))
         self._prompt = Counter("localspec_prompt_tokens_total", "Prompt tokens, reused ones included.")
         self._reused = Counter("localspec_prompt_tokens_reused_total", "Prompt tokens found in the cache.")
-        self._generated = Counter(
-            "localspec_generation_tokens_total", "Generated tokens, end tokens included."
-        )
+        self._generated = Counter("localspec_generation_tokens_total", "Generated tokens, end tokens included.")
         self._passes = Counter("localspec_target_passes_total", "Passes of the target that made tokens.")
         self._rounds = Counter("localspec_rounds_total", "Rounds by what guessed in them.", ("drafter",))
         self._drafts = Counter(
@@ -68,9 +64,7 @@ class Statistics:
             "Draft tokens that the target kept, by place in the draft from 0.",
             ("position",),
         )
-        self._queued = Histogram(
-            "localspec_queue_seconds", "Time a request waited for the engine.", _WAIT_BOUNDS
-        )
+        self._queued = Histogram("localspec_queue_seconds", "Time a request waited for the engine.", _WAIT_BOUNDS)
         self._ttft = Histogram(
             "localspec_time_to_first_token_seconds",
             "From a request's arrival to its first token.",

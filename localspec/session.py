@@ -176,12 +176,17 @@ def open_session(
     on_progress: Callable[[LoadProgress], None] | None = None,
     on_client: Callable[[EngineClient], None] | None = None,
 ) -> Session:
-    """Find, check and load a pair. Raises the errors of `localspec.errors`; nothing stays loaded then.
+    """Find, check and load a pair, or reach the server whose address `pair` is.
+
+    Raises the errors of `localspec.errors`; nothing stays loaded then.
 
     `on_client` gets the engine's handle before the load begins: what a caller needs to stop it.
     """
     from localspec.engine.client import EngineClient
+    from localspec.remote import is_url, open_remote
 
+    if is_url(pair):
+        return open_remote(pair, on_client)
     files = find(pair, options)
     verdict = check(files, options)
     placed = fit(files, options)

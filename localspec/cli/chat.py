@@ -13,6 +13,7 @@ from localspec.terminal import is_terminal
 
 @click.command(short_help="Chat, and see speculation work")
 @click.argument("pair", required=False)
+@cli_options.url_option
 @cli_options.pair_options
 @cli_options.speculation_options
 @cli_options.sampling_options
@@ -32,8 +33,14 @@ def chat(pair: str | None, **values: Any) -> int:
     """
     if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
         raise click.UsageError("chat needs a terminal. For pipes there is: localspec run PAIR PROMPT")
+    from localspec.remote import is_url
     from localspec.tui.app import Start, run_app
 
+    if url := values["url"]:
+        if pair is not None:
+            raise click.UsageError("give a pair or --url, not both")
+        cli_options.refuse_loading_options()
+        pair = url if is_url(url) else f"http://{url}"
     start = Start(
         pair or "",
         cli_options.load_options(values),

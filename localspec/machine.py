@@ -59,6 +59,16 @@ def free_disk(folder: Path) -> int:
     return int(psutil.disk_usage(str(folder)).free)
 
 
+def filesystem(folder: Path) -> str:
+    """Kind of file system that `folder` is, or will be, on (`ext4`, `nfs`); "" if nobody says."""
+    place = folder.absolute()
+    try:
+        mounts = {Path(part.mountpoint): part.fstype for part in psutil.disk_partitions(all=True)}
+    except OSError:
+        return ""
+    return next((mounts[parent] for parent in (place, *place.parents) if parent in mounts), "")
+
+
 def processor() -> str:
     """`x86_64` or `arm64`, or what the system calls itself."""
     machine = platform.machine().lower()

@@ -67,6 +67,17 @@ class LoadOptions:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A pair that was found, checked and planned, ready to load."""
+
+    files: PairFiles
+    verdict: Verdict | None
+    """None without a draft model."""
+    placed: FitPlan
+    settings: LoadSettings
+
+
 class Session:
     """A loaded pair. One answer at a time."""
 
@@ -147,8 +158,7 @@ class Session:
         """
         options = replace(options, draft=draft)
         files = find(str(self.files.target), options)
-        target, wanted = read(files)
-        verdict = check(files, target, wanted, options)
+        verdict = check(files, *read(files), options)
         settings = replace(
             self.settings,
             draft=files.draft,
@@ -176,26 +186,36 @@ def open_session(
     on_progress: Callable[[LoadProgress], None] | None = None,
     on_client: Callable[[EngineClient], None] | None = None,
 ) -> Session:
-    """Find, check and load a pair. Raises the errors of `localspec.errors`; nothing stays loaded then.
+    """Find, check and load a pair, or reach the server whose address `pair` is.
+
+    Raises the errors of `localspec.errors`; nothing stays loaded then.
 
     `on_client` gets the engine's handle before the load begins: what a caller needs to stop it.
     """
     from localspec.engine.client import EngineClient
+    from localspec.remote import is_url, open_remote
 
-    files = find(pair, options)
-    target, draft = read(files)
-    verdict = check(files, target, draft, options)
-    placed = fit(target, draft, options)
-    settings = settings_for(files, verdict, placed, options)
+    if is_url(pair):
+        return open_remote(pair, on_client)
+    prepared = prepare(pair, options)
     client = EngineClient(state_folder() / "log")
     if on_client is not None:
         on_client(client)
     try:
-        client.load(settings, physical_cores(), on_progress)
+        client.load(prepared.settings, physical_cores(), on_progress)
     except BaseException:
         client.close()
         raise
-    return Session(files, verdict, placed, client, settings)
+    return Session(prepared.files, prepared.verdict, prepared.placed, client, prepared.settings)
+
+
+def prepare(pair: str, options: LoadOptions) -> Prepared:
+    """Everything up to loading. Raises UnknownName, UnreadableFile, IncompatiblePair, DoesNotFit."""
+    files = find(pair, options)
+    target, draft = read(files)
+    verdict = check(files, target, draft, options)
+    placed = fit(target, draft, options)
+    return Prepared(files, verdict, placed, settings_for(files, verdict, placed, options))
 
 
 def find(pair: str, options: LoadOptions) -> PairFiles:
@@ -208,7 +228,7 @@ def find(pair: str, options: LoadOptions) -> PairFiles:
 
 
 def read(files: PairFiles) -> tuple[ModelInfo, ModelInfo | None]:
-    """Both headers. Raises UnreadableFile."""
+    """The headers of the target and of the draft. Raises UnreadableFile."""
     from localspec.pairs.split_files import read_model
 
     return read_model(files.target_files), read_model(files.draft_files) if files.draft_files else None

@@ -63,20 +63,23 @@ class Pair:
 
 def find_pair(asked: Asked) -> Pair | None:
     """Find and check the pair and every other draft; None when only addresses are measured."""
+    from localspec.session import prepare
+
     if asked.pair is None:
         return None
+    own = prepare(asked.pair, asked.load)
+    settings = own.settings
     longest = max((arm.length or 0 for arm in _sweep_arms(asked, True)), default=0)
-    load = replace(asked.load, draft_length=longest or None)
-    files, settings = _settings(asked.pair, load)
+    settings = replace(settings, max_draft_length=max(settings.max_draft_length, longest))
     drafts = {}
     if settings.draft is not None:
         drafts[""] = DraftFile(settings.draft, settings.masked_ids, settings.shared_rows)
     for name in asked.drafts:
-        _, found = _settings(asked.pair, replace(load, draft=name))
+        found = prepare(asked.pair, replace(asked.load, draft=name)).settings
         if found.draft is None:
             raise InvalidInput(f"no draft model is meant by {name!r}", "Name files or models: --drafts a,b")
         drafts[name] = DraftFile(found.draft, found.masked_ids, found.shared_rows)
-    return Pair(files, settings, drafts)
+    return Pair(own.files, settings, drafts)
 
 
 def arms_of(asked: Asked, pair: Pair | None) -> tuple[Arm, ...]:
@@ -119,7 +122,9 @@ def wishes_of(asked: Asked, pair: Pair | None) -> Wishes:
     )
 
 
-def new_run(asked: Asked, pair: Pair | None, prompts: tuple[Prompt, ...], speeds: Speeds, name: str) -> BenchRun:
+def new_run(
+    asked: Asked, pair: Pair | None, prompts: tuple[Prompt, ...], speeds: Speeds, name: str
+) -> BenchRun:
     """A run with its plan, nothing measured yet."""
     from localspec.bench.environment import describe
 
@@ -184,16 +189,6 @@ class Ensemble:
         for engine in self._engines.values():
             with suppress(EngineError):
                 engine.close()
-
-
-def _settings(pair: str, options: LoadOptions) -> tuple[PairFiles, LoadSettings]:
-    """Find, read, check and place, as `session.open_session` does before it loads."""
-    from localspec.session import check, find, fit, read, settings_for
-
-    files = find(pair, options)
-    target, draft = read(files)
-    verdict = check(files, target, draft, options)
-    return files, settings_for(files, verdict, fit(target, draft, options), options)
 
 
 def _local(pair: Pair, seed: int) -> LocalEngine:

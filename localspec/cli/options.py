@@ -121,6 +121,30 @@ def pair_options(command: F) -> F:
     return command
 
 
+def url_option(command: F) -> F:
+    """A server as the engine, instead of models loaded here."""
+    text = "Use a server as the engine: localspec serve, llama-server, vLLM. Its key: LOCALSPEC_API_KEY."
+    return option("--url", metavar="URL", help=text)(command)
+
+
+def refuse_loading_options() -> None:
+    """With --url, options about loading would go unheeded. Raises InvalidInput for one that was given."""
+    from localspec.errors import InvalidInput
+
+    context = click.get_current_context()
+    for name in _LOADING:
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise InvalidInput(
+                f"--{name.replace('_', '-')} cannot be used with --url", "Say it where the server is started"
+            )
+
+
+_LOADING = (
+    *("draft", "ctx", "threads", "gpu_layers", "draft_gpu_layers", "split_mode", "main_gpu", "cache_type"),
+    *("flash_attn", "force", "cache_dir"),
+)
+
+
 def sampling_options(command: F) -> F:
     """How tokens are chosen, and where an answer ends."""
     for add in reversed(

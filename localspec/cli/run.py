@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Answer one prompt on stdout")
-@click.argument("pair")
+@click.argument("pair", required=False)
 @click.argument("prompt", required=False)
+@cli_options.url_option
 @cli_options.pair_options
 @cli_options.speculation_options
 @cli_options.sampling_options
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 )
 @cli_options.option("--show-draft", is_flag=True, help="Show which tokens were guessed.")
 @cli_options.output_options
-def run(pair: str, prompt: str | None, **values: Any) -> int:
+def run(pair: str | None, prompt: str | None, **values: Any) -> int:
     """Answer PROMPT with PAIR and print the answer on stdout.
 
     PAIR is a pulled pair's name, a catalog name on this disk, or a GGUF file (give its draft with --draft).
@@ -48,6 +49,7 @@ def run(pair: str, prompt: str | None, **values: Any) -> int:
     from localspec.report import finished_json, run_json, summary_line
     from localspec.session import open_session
 
+    pair, prompt = _where(pair, prompt, values["url"])
     question = _prompt(prompt)
     sampler = cli_options.sampler_settings(values)
     load = cli_options.load_options(values)
@@ -117,6 +119,20 @@ def _request(question: str, session: Session, sampler: Any, values: dict[str, An
         stop=tuple(values["stop"]),
         template_arguments=tuple(values["template_arg"]),
     )
+
+
+def _where(pair: str | None, prompt: str | None, url: str | None) -> tuple[str, str | None]:
+    """What answers, and the prompt: with --url the only argument is the prompt."""
+    if url is not None:
+        from localspec.remote import is_url
+
+        if prompt is not None:
+            raise click.UsageError("give a pair or --url, not both")
+        cli_options.refuse_loading_options()
+        return url if is_url(url) else f"http://{url}", pair
+    if pair is None:
+        raise click.UsageError("no pair given. Name one, or a server with --url")
+    return pair, prompt
 
 
 def _prompt(argument: str | None) -> str:

@@ -26,9 +26,7 @@ DEFAULT_PORT = 8713
     metavar="ADDRESS",
     help="Address to listen on; 127.0.0.1 is this machine only.",
 )
-@cli_options.option(
-    "--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, help="Port; 0 = any free one."
-)
+@cli_options.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, help="Port; 0 = any free one.")
 @cli_options.option(
     "--api-key",
     metavar="KEY",

@@ -6,6 +6,7 @@ Runs in this process. Front ends use it through `engine.client`, which puts it i
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,13 +18,14 @@ from localspec.engine import inspection
 from localspec.engine.cancel import CancelFlag
 from localspec.engine.controller import Choice, Controller, FixedController
 from localspec.engine.drafters.lookup import LookupDrafter
-from localspec.engine.drafters.model import ModelDrafter
+from localspec.engine.drafters.model import ModelDrafter, common_length
 from localspec.engine.generate import Drafters, Generation, Limits
 from localspec.engine.grammar import plain_controller
 from localspec.engine.inspection import Question
 from localspec.engine.llama.context import Context, ContextSettings
 from localspec.engine.llama.grammar import LlamaGrammar
 from localspec.engine.llama.weights import Placement, Weights
+from localspec.engine.prefix_cache import WORTH_TOKENS, Kept, PrefixCache
 from localspec.engine.records import Event, LoadProgress
 from localspec.engine.settings import (
     DEFAULT_CONTEXT,
@@ -91,6 +93,7 @@ class Engine:
         self._drafter: ModelDrafter | None = None
         self._generation: Generation | None = None
         self._held: list[int] = []
+        self._prefixes = PrefixCache(settings.prefix_cache_bytes)
         self._lookup = LookupDrafter()
         self._target_weights = self._weights(settings.target, "target", settings.gpu_layers)
         try:
@@ -144,6 +147,7 @@ class Engine:
         ends = vocabulary.end_tokens if request.min_tokens or self._drafter is not None else frozenset()
         if not request.keep_cache:
             self._forget()
+        self._recall(prompt)
         if self._drafter is not None:
             self._drafter.configure(request.sampler, ends)
         generation = self._generation = Generation(
@@ -157,7 +161,7 @@ class Engine:
             self._held,
             vocabulary.suppressed,
             ends,
-            grammar,
+            grammar=grammar,
         )
         try:
             yield from generation.run()
@@ -216,6 +220,7 @@ class Engine:
         self._drafter = ModelDrafter(self._draft_context, masked_ids, rows)
 
     def unload_draft(self) -> None:
+        self._prefixes.clear()  # what is kept belongs to two models
         self._drafter = None
         if self._draft_context is not None:
             self._draft_context.close()
@@ -301,6 +306,30 @@ class Engine:
 
     def _speculation_off(self) -> str:
         return "this model's memory cannot be rewound" if self._target.max_rewind == 0 else ""
+
+    def _recall(self, prompt: list[int]) -> None:
+        """Swap conversations: keep the one in the caches, put back the one that `prompt` continues."""
+        if self._target.max_rewind is not None:
+            return  # such a memory can hardly go back to where the two part
+        shared = common_length(self._held, prompt)
+        found = self._prefixes.find(prompt, shared)
+        if len(self._held) - shared >= WORTH_TOKENS:
+            with contextlib.suppress(EngineError):  # then it will have to be read again
+                self._prefixes.keep(self._snapshot())
+        if found is not None:
+            self._put_back(found)
+
+    def _snapshot(self) -> Kept:
+        tokens, target = tuple(self._held), self._target.save()
+        if self._drafter is None or self._draft_context is None:
+            return Kept(tokens, target)
+        return Kept(tokens, target, self._drafter.held(), self._draft_context.save())
+
+    def _put_back(self, kept: Kept) -> None:
+        self._held = list(kept.tokens) if self._target.restore(kept.target, len(kept.tokens)) else []
+        if self._drafter is not None and self._draft_context is not None and kept.draft is not None:
+            done = self._draft_context.restore(kept.draft, len(kept.draft_tokens))
+            self._drafter.holds(kept.draft_tokens if done else ())
 
     def _forget(self) -> None:
         self._target.rewind(0)

@@ -45,6 +45,8 @@ class LoadSettings:
     flash_attention: Literal["auto", "on", "off"] = "auto"
     max_draft_length: int = AUTO_DRAFT_LENGTH
     """Most guesses in one verify pass; sizes the logits buffers."""
+    prefix_cache_bytes: int = 512 << 20
+    """Most memory for the caches of conversations that may be gone on with; used only when several take turns."""
     masked_ids: tuple[int, ...] = ()
     """Ids that mean something else in the draft than in the target: never proposed."""
     shared_rows: int | None = None

@@ -6,13 +6,14 @@ import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from localspec.engine.records import Finished, PrefillProgress, RoundFinished, Token
 from localspec.report import stats_json
 from localspec.serve.problems import Problem
 from localspec.serve.queue import Job
+from localspec.serve.requests import Wanted
 
 _REASONS = {"stop": "stop", "stop_string": "stop", "length": "length"}
 
@@ -80,13 +81,13 @@ async def whole(job: Job, shape: Shape, first: object) -> dict[str, Any]:
 
 
 async def chunks(
-    job: Job, shape: Shape, first: object, include_usage: bool, explained: Callable[[Exception], Problem]
+    job: Job, shape: Shape, first: object, wanted: Wanted, explained: Callable[[Exception], Problem]
 ) -> AsyncIterator[bytes]:
     """Server-sent events of one answer, `first` being the event that has come already.
 
     Errors become an error event, in the words of `explained`: the status line has gone out by then.
     """
-    usage = {"usage": None} if include_usage else {}
+    usage = {"usage": None} if wanted.include_usage else {}
     event = first
     try:
         if shape.kind == "chat":
@@ -94,13 +95,16 @@ async def chunks(
         while not isinstance(event, Finished):
             if isinstance(event, PrefillProgress) and 0 < event.done < event.total:
                 yield f": {event.done} of {event.total} prompt tokens read\n\n".encode()
-            elif isinstance(event, RoundFinished) and (text := _text(event.tokens)):
-                yield _sse(shape.chunk(text) | usage)
+            elif isinstance(event, RoundFinished):
+                text = _text(event.tokens)
+                if text or wanted.rounds:
+                    yield _sse(shape.chunk(text) | usage | (_history(event) if wanted.rounds else {}))
             event = await next_event(job)
-        if tail := _text(event.tail):
-            yield _sse(shape.chunk(tail) | usage)
+        if event.tail and (wanted.rounds or _text(event.tail)):
+            rest = {"tokens": _rows(event.tail)} if wanted.rounds else {}
+            yield _sse(shape.chunk(_text(event.tail)) | usage | rest)
         last = shape.chunk(None, _reason(event))
-        if include_usage:
+        if wanted.include_usage:
             yield _sse(last | usage)
             yield _sse(shape.counts() | _ending(event))
         else:
@@ -117,6 +121,18 @@ async def next_event(job: Job) -> object:
     if isinstance(event, BaseException):
         raise event
     return event
+
+
+def _history(event: RoundFinished) -> dict[str, Any]:
+    """What happened in a round, for a client that shows it."""
+    values = asdict(event.round)
+    del values["confidences"]
+    more = {"guesses": event.guesses, "plain_token_seconds": event.plain_token_seconds}
+    return {"round": values | more, "tokens": _rows(event.tokens)}
+
+
+def _rows(tokens: tuple[Token, ...]) -> list[list[object]]:
+    return [[token.id, token.provenance, token.text] for token in tokens]
 
 
 def _text(tokens: tuple[Token, ...]) -> str:
@@ -148,8 +164,4 @@ def _ending(end: Finished) -> dict[str, Any]:
 
 
 def _sse(value: dict[str, Any]) -> bytes:
-    return (
-        b"data: "
-        + json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-        + b"\n\n"
-    )
+    return b"data: " + json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n\n"

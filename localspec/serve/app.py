@@ -116,9 +116,7 @@ class Application:
     async def _health(self, request: Request) -> Response:
         state = self._host.state
         word = {"ready": "ok", "loading": "loading"}.get(state, state)
-        return JSONResponse(
-            {"status": word, "detail": self._host.describe()}, 200 if state == "ready" else 503
-        )
+        return JSONResponse({"status": word, "detail": self._host.describe()}, 200 if state == "ready" else 503)
 
     async def _metrics(self, request: Request) -> Response:
         return PlainTextResponse(self._host.statistics.page(), media_type=exposition.CONTENT_TYPE)
@@ -174,7 +172,7 @@ class Application:
             if not wanted.stream:
                 return JSONResponse(await whole(job, shape, first))
             streaming = True
-            return EventStream(chunks(job, shape, first, wanted.include_usage, watch.explained), watch)
+            return EventStream(chunks(job, shape, first, wanted, watch.explained), watch)
         except Exception as error:
             raise watch.explained(error) from error
         finally:
@@ -224,9 +222,7 @@ async def read_body(request: Request) -> bytes:
     """The whole body. Raises a Problem for one that is not JSON by its headers, too big, or too slow."""
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind != "application/json":
-        raise Problem(
-            415, "send JSON, with the header Content-Type: application/json", code="wrong_content_type"
-        )
+        raise Problem(415, "send JSON, with the header Content-Type: application/json", code="wrong_content_type")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Problem(415, "compressed bodies are not read", code="wrong_content_encoding")
     parts: list[bytes] = []

@@ -17,15 +17,11 @@ def parse(data: bytes) -> dict[str, Any]:
     try:
         value = json.loads(data.decode("utf-8"), parse_constant=_no_constant)
     except UnicodeDecodeError as error:
-        raise Problem(
-            400, f"the body is not UTF-8: byte 0x{data[error.start]:02x} at {error.start}"
-        ) from None
+        raise Problem(400, f"the body is not UTF-8: byte 0x{data[error.start]:02x} at {error.start}") from None
     except RecursionError:
         raise Problem(400, "the body is nested too deeply") from None
     except ValueError as error:
-        raise Problem(
-            400, f"the body is not JSON: {one_line(str(error), 200)}", code="invalid_json"
-        ) from None
+        raise Problem(400, f"the body is not JSON: {one_line(str(error), 200)}", code="invalid_json") from None
     if not isinstance(value, dict):
         raise Problem(400, f"the body must be a JSON object, not {_kind(value)}", code="invalid_json")
     return value
@@ -89,9 +85,7 @@ class Fields:
     def refuse(self, key: str, why: str, *harmless: Any) -> None:
         """Refuse `key` by name unless its value is one of those that change nothing."""
         value = self.take(key)
-        if value is not None and not any(
-            value is h or (value == h and type(value) is type(h)) for h in harmless
-        ):
+        if value is not None and not any(value is h or (value == h and type(value) is type(h)) for h in harmless):
             raise Problem(
                 400,
                 f"{self.name(key)} is not supported: {why}",
@@ -126,9 +120,7 @@ def checked_text(value: Any, name: str, limit: int) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        raise Problem(
-            400, f"{name} holds half of a surrogate pair", param=name, code="invalid_value"
-        ) from None
+        raise Problem(400, f"{name} holds half of a surrogate pair", param=name, code="invalid_value") from None
     return value
 
 

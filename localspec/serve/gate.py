@@ -51,15 +51,11 @@ def check_host(rules: Rules, header: str | None) -> None:
     """Against DNS rebinding: a foreign name that resolves to this machine is not this server."""
     match = _HOST.fullmatch(header or "")
     name = (match["six"] or match["name"]).lower() if match else ""
-    if name in LOOPBACK_NAMES or (
-        name and name in {rules.bind.lower()} | {host.lower() for host in rules.hosts}
-    ):
+    if name in LOOPBACK_NAMES or (name and name in {rules.bind.lower()} | {host.lower() for host in rules.hosts}):
         return
     if not is_loopback(rules.bind) and (_is_ip(name) or (name and name == socket.gethostname().lower())):
         return  # an address cannot be rebound, and a key is asked for there
-    raise Problem(
-        421, "this server does not answer for that Host; see localspec serve --allow-host", code="wrong_host"
-    )
+    raise Problem(421, "this server does not answer for that Host; see localspec serve --allow-host", code="wrong_host")
 
 
 def check_origin(rules: Rules, headers: dict[str, str]) -> None:

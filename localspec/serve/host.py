@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MAX_RESTARTS = 3
 
+CLOSING = Problem(503, "the server is shutting down", code="closing", headers={"Retry-After": "5"})
+
 State = Literal["loading", "ready", "failed", "closing"]
 
 
@@ -76,8 +78,9 @@ class Host:
         )
 
     def close(self) -> None:
-        """End the engine's process."""
+        """Take no more jobs and end the engine's process."""
         self.state = "closing"
+        self.desk.close(CLOSING)
         with self._lock:
             if self._session is not None:
                 self._session.close()
@@ -86,13 +89,13 @@ class Host:
         """The part of /v1/pair that stays while a pair is loaded."""
         session = self.session
         verdict = session.verdict
-        fit = getattr(session, "fit", None)
         return {
             "name": self.name,
             "engine": _without_folders(engine_json(session)),
             "verdict": None if verdict is None else verdict.kind,
             "reasons": [] if verdict is None else [reason.detail for reason in verdict.reasons],
-            "fit": fit_json(fit) if fit is not None else None,
+            "fit": fit_json(session.placed),
+            "concessions": session.concessions,
             "restarts": self.restarts,
             "draft_off": self.draft_off,
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from localspec.errors import Cancelled, InvalidInput, LocalspecError
+from localspec.errors import Cancelled, EngineDied, InvalidInput, LocalspecError
 from localspec.terminal import visible
 
 
@@ -43,6 +43,9 @@ def from_error(error: BaseException) -> Problem:
         return Problem(400, error.message, code="context_length_exceeded" if too_long else "invalid_value")
     if isinstance(error, Cancelled):
         return Problem(503, "the answer was stopped by the server", code="cancelled")
+    if isinstance(error, EngineDied):
+        how = error.message.split(";")[0]  # what follows are lines of a log, which may name files
+        return Problem(500, f"{how}; it is being started again", code="engine_died")
     if isinstance(error, LocalspecError):
         return Problem(500, f"the engine failed: {error.message}", code="engine_error")
     return Problem(500, "something went wrong in the server; its log says more", code="internal_error")

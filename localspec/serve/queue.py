@@ -1,7 +1,7 @@
 """One engine, many clients: who is next, how many may wait, how one answer is stopped and no other.
 
-A thread takes jobs and drives the engine; the HTTP side lives in an event loop and reads the events of each job
-from the job's own queue.
+A thread takes jobs and drives the engine; the HTTP side lives in an event loop and reads the events of each
+job from the job's own queue.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Job:
 
 
 class FairQueue:
-    """Jobs that wait. Clients take turns; one client's jobs keep their order. Not locked: `Desk` does that."""
+    """Jobs that wait. Clients take turns; one client's jobs keep their order. `Desk` has the lock."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, deque[Job]] = OrderedDict()
@@ -143,9 +143,7 @@ class Desk:
             if self._closed is not None:
                 raise self._closed
             if self._answerer is None:
-                raise Problem(
-                    503, "the models are being loaded", code="loading", headers={"Retry-After": "2"}
-                )
+                raise Problem(503, "the models are being loaded", code="loading", headers={"Retry-After": "2"})
             if len(self._queue) + self.running > self._limit:
                 raise self._too_many()
             self._queue.add(job)
@@ -161,7 +159,7 @@ class Desk:
                 self._answerer.cancel()
 
     def close(self, why: Problem) -> None:
-        """No new jobs; those that wait are refused, the running one goes on."""
+        """No new jobs; those that wait are refused, the running one goes on. The thread ends with it."""
         with self._changed:
             self._closed = why
             for job in self._queue.take_all():
@@ -187,17 +185,19 @@ class Desk:
     # --- the engine's thread ---------------------------------------------------------------------------
 
     def _work(self) -> None:
-        while True:
-            job, answerer = self._take()
+        while (taken := self._take()) is not None:
             try:
-                self._do(job, answerer)
+                self._do(*taken)
             finally:
                 with self._changed:
                     self._running = None
 
-    def _take(self) -> tuple[Job, Answerer]:
+    def _take(self) -> tuple[Job, Answerer] | None:
+        """The next job; None when there will be none any more."""
         with self._changed:
             while self._answerer is None or (job := self._queue.next()) is None:
+                if self._closed is not None:
+                    return None
                 self._changed.wait()
             self._running = job
             job.began = time.perf_counter()
@@ -223,7 +223,6 @@ class Desk:
                 self._answerer = None
                 for waiting in self._queue.take_all():
                     waiting.deliver(error)
+            self._on_death(error)
         self._watcher.failed(job, error)
         job.deliver(error)
-        if isinstance(error, EngineDied):
-            self._on_death(error)

@@ -22,6 +22,7 @@ from localspec.serve.fields import (
     checked_object,
     checked_text,
     checked_tree,
+    parse,
     wrong,
 )
 from localspec.serve.problems import Problem
@@ -56,6 +57,8 @@ class Wanted:
     stream: bool
     include_usage: bool
     """Whether a stream ends with a chunk of token counts."""
+    rounds: bool
+    """Whether a stream carries what happened in each round, for a localspec on the other side."""
     user: str | None
     """Who asks, as the client says; turns are given by it."""
 
@@ -65,9 +68,7 @@ def chat(body: dict[str, Any], defaults: Defaults) -> Wanted:
     fields = Fields(body)
     messages = fields.items("messages", limit=MAX_MESSAGES)
     if not messages:
-        raise Problem(
-            400, "messages must be a list of at least one message", param="messages", code="invalid_value"
-        )
+        raise Problem(400, "messages must be a list of at least one message", param="messages", code="invalid_value")
     arguments = _template_arguments(fields)
     limit = fields.whole("max_completion_tokens", 1, 1 << 30)
     for name in ("functions", "function_call"):
@@ -88,9 +89,7 @@ def chat(body: dict[str, Any], defaults: Defaults) -> Wanted:
                 code="unsupported_parameter",
             )
     read = tuple(_message(message, f"messages[{index}]") for index, message in enumerate(messages))
-    return _common(
-        fields, defaults, {"messages": read, "template_arguments": arguments, "grammar": grammar}, limit
-    )
+    return _common(fields, defaults, {"messages": read, "template_arguments": arguments, "grammar": grammar}, limit)
 
 
 def completion(body: dict[str, Any], defaults: Defaults) -> Wanted:
@@ -131,7 +130,7 @@ def _common(fields: Fields, defaults: Defaults, parts: dict[str, Any], limit: in
         )
     stop = _stop(fields)
     sampler = _sampler(fields, defaults)
-    speculation = _speculation(fields, defaults)
+    speculation, rounds = _speculation(fields, defaults)
     fields.finish()
     try:
         request = GenerationRequest(
@@ -144,7 +143,7 @@ def _common(fields: Fields, defaults: Defaults, parts: dict[str, Any], limit: in
         )
     except InvalidInput as error:
         raise Problem(400, error.message, code="invalid_value") from None
-    return Wanted(request, stream, include_usage, user)
+    return Wanted(request, stream, include_usage, rounds, user)
 
 
 def _stream_options(fields: Fields, stream: bool) -> bool:
@@ -215,24 +214,27 @@ def _logit_bias(fields: Fields, vocabulary: int | None) -> tuple[tuple[int, floa
     return tuple(biases)
 
 
-def _speculation(fields: Fields, defaults: Defaults) -> SpeculationSettings:
-    """`speculative: {"enabled": false, "k": 4, "drafter": "lookup"}`."""
+def _speculation(fields: Fields, defaults: Defaults) -> tuple[SpeculationSettings, bool]:
+    """`speculative: {"enabled": false, "k": 4, "drafter": "lookup", "rounds": true}`, all optional."""
     asked = fields.fields("speculative")
     if asked is None:
-        return defaults.speculation
+        return defaults.speculation, False
+    rounds = asked.flag("rounds") or False
     enabled = asked.flag("enabled")
     k = asked.take("k")
     drafter = asked.choice("drafter", DRAFTERS)
     asked.finish()
     if enabled is False:
-        return SpeculationSettings("none", None)
+        return SpeculationSettings("none", None), rounds
     length = defaults.speculation.length
     if k == "auto":
         length = None
     elif k is not None:
         length = _draft_length(k, defaults.longest_draft)
     chosen = drafter or defaults.speculation.drafter
-    return SpeculationSettings("auto" if enabled and not drafter and chosen == "none" else chosen, length)
+    if enabled and not drafter and chosen == "none":
+        chosen = "auto"
+    return SpeculationSettings(chosen, length), rounds
 
 
 def _draft_length(k: Any, longest: int) -> int:
@@ -297,7 +299,9 @@ def _message(value: Any, where: str) -> Message:
     if role == "assistant":
         calls = fields.items("tool_calls", limit=MAX_TOOLS)
         if calls:
-            extras["tool_calls"] = checked_tree(calls, f"{where}.tool_calls")
+            extras["tool_calls"] = [
+                _tool_call(call, f"{where}.tool_calls[{index}]") for index, call in enumerate(calls)
+            ]
         reasoning = fields.text("reasoning_content")
         if reasoning:
             extras["reasoning_content"] = reasoning
@@ -314,6 +318,19 @@ def _message(value: Any, where: str) -> Message:
     fields.finish()
     text = "" if content is None and "tool_calls" in extras else _content(content, f"{where}.content")
     return Message("system" if role == "developer" else role, text, tuple(extras.items()))
+
+
+def _tool_call(value: Any, where: str) -> dict[str, Any]:
+    """A call that the model made. Templates want its arguments as an object, OpenAI sends them as a string."""
+    call = checked_object(checked_tree(value, where), where)
+    function = checked_object(call.get("function"), f"{where}.function")
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            function = {**function, "arguments": parse(arguments.encode())}
+        except Problem:
+            wrong(f"{where}.function.arguments", "must be a JSON object", arguments)
+    return {**call, "function": function}
 
 
 def _content(value: Any, where: str) -> str:

@@ -35,9 +35,7 @@ def grammar_of(fields: Fields) -> str | None:
     holder.flag("strict")
     holder.finish()
     if schema is None:
-        raise Problem(
-            400, "response_format.json_schema.schema is missing", param=_PARAM, code="invalid_value"
-        )
+        raise Problem(400, "response_format.json_schema.schema is missing", param=_PARAM, code="invalid_value")
     try:
         return json_grammar.from_schema(checked_tree(schema, f"{_PARAM}.json_schema.schema", depth=128))
     except InvalidInput as error:

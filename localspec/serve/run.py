@@ -12,8 +12,7 @@ import uvicorn
 
 from localspec.errors import InvalidInput
 from localspec.serve.app import Application, Options
-from localspec.serve.host import Host
-from localspec.serve.problems import Problem
+from localspec.serve.host import CLOSING, Host
 from localspec.session import Session
 
 GRACE_SECONDS = 4.0
@@ -28,9 +27,7 @@ class Server(uvicorn.Server):
         self._host = host
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._host.desk.close(
-            Problem(503, "the server is shutting down", code="closing", headers={"Retry-After": "5"})
-        )
+        self._host.desk.close(CLOSING)
         asyncio.get_running_loop().call_later(GRACE_SECONDS, self._host.desk.stop_running)
         await super().shutdown(sockets)
 
@@ -49,19 +46,7 @@ def serve(
     listener = listen(*address)
     with listener:
         host = Host(open_pair, queue_limit, lambda: setattr(server, "should_exit", True))
-        server = Server(
-            uvicorn.Config(
-                Application(host, options),
-                log_level="warning",
-                access_log=False,
-                lifespan="off",
-                ws="none",
-                server_header=False,
-                timeout_keep_alive=30,
-                timeout_graceful_shutdown=int(GRACE_SECONDS) + 2,
-            ),
-            host,
-        )
+        server = Server(configuration(Application(host, options)), host)
         host.load()
         on_listening(url(*listener.getsockname()[:2]))
         try:
@@ -72,12 +57,24 @@ def serve(
             raise host.error
 
 
+def configuration(application: Application) -> uvicorn.Config:
+    """How uvicorn runs it: quiet, without extras, ending in time."""
+    return uvicorn.Config(
+        application,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=int(GRACE_SECONDS) + 2,
+    )
+
+
 def listen(address: str, port: int) -> socket.socket:
     """A listening socket. Raises InvalidInput when the address cannot be had."""
     try:
-        family, _, _, _, found = socket.getaddrinfo(
-            address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        family, _, _, _, found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
         if sys.platform != "win32":  # there it would let two servers share a port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

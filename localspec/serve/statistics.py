@@ -18,13 +18,14 @@ _TOKEN_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15,
 
 
 class Statistics:
-    """Counters of one server's life. `queue` gives (running, waiting), `memory` bytes by process, when asked."""
+    """Counters of one server's life."""
 
     def __init__(
         self,
         queue: Callable[[], tuple[int, int]],
         memory: Callable[[], Sequence[tuple[Labels, float]]],
     ) -> None:
+        """`queue` gives (running, waiting), `memory` bytes by process, when asked."""
         self.last: GenerationStats | None = None
         """Of the answer that ended last."""
         self._first_token: dict[Job, float] = {}
@@ -36,30 +37,34 @@ class Statistics:
         self._verify_latency = Histogram(
             "spec_dec_verify_latency_seconds", "Time of one pass of the target over a draft.", _PASS_BOUNDS
         )
-        self._requests = Counter(
-            "localspec_requests_total", "Requests by path and HTTP status.", ("path", "status")
-        )
+        self._requests = Counter("localspec_requests_total", "Requests by path and HTTP status.", ("path", "status"))
         self._finished = Counter("localspec_answers_total", "Answers by how they ended.", ("reason",))
         self._prompt = Counter("localspec_prompt_tokens_total", "Prompt tokens, reused ones included.")
         self._reused = Counter("localspec_prompt_tokens_reused_total", "Prompt tokens found in the cache.")
-        self._generated = Counter(
-            "localspec_generation_tokens_total", "Generated tokens, end tokens included."
-        )
+        self._generated = Counter("localspec_generation_tokens_total", "Generated tokens, end tokens included.")
         self._passes = Counter("localspec_target_passes_total", "Passes of the target that made tokens.")
         self._rounds = Counter("localspec_rounds_total", "Rounds by what guessed in them.", ("drafter",))
+        self._drafts = Counter(
+            "localspec_spec_decode_num_drafts_total",
+            "Rounds in which a draft was verified; named as in vLLM.",
+        )
+        self._verified = Counter(
+            "localspec_spec_decode_num_draft_tokens_total", "The same as spec_dec_draft_tokens_total."
+        )
+        self._kept = Counter(
+            "localspec_spec_decode_num_accepted_tokens_total", "The same as spec_dec_accepted_tokens_total."
+        )
         self._verified_at = Counter(
-            "localspec_verified_per_position_total",
-            "Draft tokens verified, by place in the draft.",
+            "localspec_spec_decode_num_draft_tokens_per_pos_total",
+            "Draft tokens verified, by place in the draft from 0.",
             ("position",),
         )
         self._accepted_at = Counter(
-            "localspec_accepted_per_position_total",
-            "Draft tokens kept, by place in the draft.",
+            "localspec_spec_decode_num_accepted_tokens_per_pos_total",
+            "Draft tokens that the target kept, by place in the draft from 0.",
             ("position",),
         )
-        self._queued = Histogram(
-            "localspec_queue_seconds", "Time a request waited for the engine.", _WAIT_BOUNDS
-        )
+        self._queued = Histogram("localspec_queue_seconds", "Time a request waited for the engine.", _WAIT_BOUNDS)
         self._ttft = Histogram(
             "localspec_time_to_first_token_seconds",
             "From a request's arrival to its first token.",
@@ -92,7 +97,7 @@ class Statistics:
                 lambda: [((), float(self.last.state == "on"))] if self.last is not None else [],
             ),
             Gauge("localspec_tokens_per_second", "Decode speed of the last answer.", self._speed),
-            Gauge("localspec_resident_bytes_bytes", "Resident memory by process.", memory, ("process",)),
+            Gauge("localspec_resident_memory_bytes", "Resident memory by process.", memory, ("process",)),
         )
 
     def page(self) -> str:
@@ -143,13 +148,16 @@ class Statistics:
         self._rounds.add(1, round.drafter)
         if not round.verified:
             return
-        self._draft_tokens.add(round.verified)
-        self._accepted.add(sum(origin is Provenance.ACCEPTED for origin in round.provenance))
+        accepted = sum(origin is Provenance.ACCEPTED for origin in round.provenance)
+        self._drafts.add()
+        for verified, kept in ((self._draft_tokens, self._accepted), (self._verified, self._kept)):
+            verified.add(round.verified)
+            kept.add(accepted)
         self._draft_latency.observe(round.draft_seconds)
         self._verify_latency.observe(round.verify_seconds)
         for position in range(round.verified):
-            self._verified_at.add(1, str(position + 1))
-            self._accepted_at.add(int(position < round.accepted), str(position + 1))
+            self._verified_at.add(1, str(position))
+            self._accepted_at.add(int(position < round.accepted), str(position))
 
     def _end(self, job: Job, end: Finished) -> None:
         now = time.perf_counter()

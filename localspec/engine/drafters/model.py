@@ -70,6 +70,15 @@ class ModelDrafter:
         self._rewind(0)
         self._agreed = 0
 
+    def held(self) -> tuple[int, ...]:
+        """The tokens in the model's cache."""
+        return tuple(self._held)
+
+    def holds(self, tokens: Sequence[int]) -> None:
+        """The model's cache was exchanged: these are in it now."""
+        self._held = list(tokens)
+        self._agreed = 0
+
     def propose(self, tokens: Sequence[int], length: int, go_on: GoOn, chance: Chance) -> Draft:
         length = min(length, self.room(tokens))
         if length <= 0:

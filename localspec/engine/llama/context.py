@@ -6,6 +6,7 @@ an exception.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -94,6 +95,26 @@ class Context:
         elif not self.can_rewind(length) or not self._lib.llama_memory_seq_rm(self._memory, 0, length, -1):
             raise EngineError(f"this model's memory cannot go back from {self.length} to {length} tokens")
         self.length = length
+
+    def save(self) -> NDArray[np.uint8]:
+        """A copy of the cache, for `restore`. Raises EngineError where libllama cannot make one."""
+        state = np.empty(self._lib.llama_state_seq_get_size(self._handle, 0), np.uint8)
+        pointer = state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+        if self._lib.llama_state_seq_get_data(self._handle, pointer, len(state), 0) != len(state):
+            raise EngineError("libllama could not copy the cache")
+        return state
+
+    def restore(self, state: NDArray[np.uint8], length: int) -> bool:
+        """Put a saved cache of `length` tokens in place of this one; False when it is empty instead."""
+        self._lib.llama_memory_clear(self._memory, False)
+        self.length = 0
+        pointer = state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+        done = self._lib.llama_state_seq_set_data(self._handle, pointer, len(state), 0)
+        if done != len(state) or self.cached_length() != length:
+            self._lib.llama_memory_clear(self._memory, False)
+            return False
+        self.length = length
+        return True
 
     def can_rewind(self, length: int) -> bool:
         """Whether `rewind(length)` would work now."""

@@ -25,8 +25,8 @@ class LlamaGrammar:
         self._lib = library()
         self._vocabulary = vocabulary
         self._control = vocabulary.control_tokens
-        if "\0" in source:
-            raise InvalidInput("the grammar holds a zero byte", "Take it out")
+        if "\0" in source or not source.strip():
+            raise InvalidInput("the grammar is empty or holds a zero byte", "Give at least the rule `root`")
         self._handle: Any = self._lib.llama_sampler_init_grammar(vocabulary.handle, source.encode(), b"root")
         if not self._handle:
             raise InvalidInput("libllama cannot use this grammar", "Check that no rule begins with itself")
@@ -43,11 +43,10 @@ class LlamaGrammar:
 
     def accept(self, token: int) -> None:
         """Move on. libllama would end the process over a forbidden token, so it is asked first."""
-        if self._vocabulary.is_end(token):
-            return
         if not self.allowed(np.array([token], np.int64))[0]:
             raise EngineError("a token came that the grammar forbids: biases or bans left no other")
-        self._lib.llama_sampler_accept(self._handle, token)
+        if not self._vocabulary.is_end(token):
+            self._lib.llama_sampler_accept(self._handle, token)
 
     def close(self) -> None:
         if self._handle:

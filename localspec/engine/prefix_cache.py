@@ -1,0 +1,73 @@
+"""Conversations that take turns on one engine: the cache of each is kept while another goes on, and put back later.
+
+Reading a prompt of a thousand tokens again takes seconds to minutes; copying its cache takes milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.engine.drafters.model import common_length
+
+WORTH_TOKENS = 64
+"""A cache is kept, or put back, when it saves reading so many tokens."""
+
+State = NDArray[np.uint8]
+"""One model's cache as libllama writes it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """The caches of one conversation."""
+
+    tokens: tuple[int, ...]
+    """What the target's cache holds."""
+    target: State
+    draft_tokens: tuple[int, ...] = ()
+    draft: State | None = None
+    """None without a draft model."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.target.nbytes + (self.draft.nbytes if self.draft is not None else 0)
+
+
+class PrefixCache:
+    """The last conversations, as many as fit into `limit` bytes; the one not used for longest goes first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept: list[Kept] = []
+
+    @property
+    def size(self) -> int:
+        """Bytes kept."""
+        return sum(kept.size for kept in self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def find(self, prompt: Sequence[int], shared: int) -> Kept | None:
+        """The conversation that shares the most with `prompt`; None if what is at hand (`shared` tokens) is as good."""
+        best = max(self._kept, key=lambda kept: common_length(kept.tokens, prompt), default=None)
+        if best is None or common_length(best.tokens, prompt) < shared + WORTH_TOKENS:
+            return None
+        self._kept.remove(best)
+        self._kept.append(best)
+        return best
+
+    def keep(self, new: Kept) -> None:
+        """Add one; those that it continues are dropped, then the oldest until all fit."""
+        self._kept = [old for old in self._kept if common_length(old.tokens, new.tokens) < len(old.tokens)]
+        self._kept.append(new)
+        while self._kept and self.size > self._limit:
+            del self._kept[0]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._kept.clear()

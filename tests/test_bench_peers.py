@@ -124,7 +124,7 @@ def test_llama_servers_timings_serve_where_there_are_no_counters(server: Server)
 
 def test_errors_say_what_the_server_said(server: Server) -> None:
     server.status = 404
-    with pytest.raises(EngineError, match="answers 404: .*no such model"):
+    with pytest.raises(EngineError, match=r"answers 404: .*no such model"):
         Endpoint(server.url).measure(CELL, PROMPT, Arm("server"), False)
     server.close()
     with pytest.raises(EngineError, match="no answer from"):
@@ -169,7 +169,7 @@ def test_the_report_of_llama_speculative_simple() -> None:
     assert (found.finish, found.target_passes) == ("stop", 16)
     assert found.rate == pytest.approx(20.0)
     assert read_report("text", REPORT, 40).finish == "length"
-    with pytest.raises(EngineError, match="no report: .*out of memory"):
+    with pytest.raises(EngineError, match=r"no report: .*out of memory"):
         read_report("", "ggml: out of memory", 128)
 
 

@@ -11,7 +11,9 @@ from localspec import verdicts
 
 BENCH = {
     "speedup": 1.4, "low": 1.3, "high": 1.5, "verdict": "pays", "recommended": "on",
-    "kinds": {"code": {"verdict": "pays"}, "chat": {"verdict": "does not pay"}, "edit": {"verdict": "no measurable gain"}},
+    "kinds": {
+        "code": {"verdict": "pays"}, "chat": {"verdict": "does not pay"}, "edit": {"verdict": "no measurable gain"},
+    },
 }  # fmt: skip
 
 

@@ -78,11 +78,12 @@ def _fork(subject: Subject, plain: Answer, other: Answer, index: int, what: Comp
     gaps = [judge.gap(row, ours, theirs) for row in (single, batch)]
     difference = moved(single, batch)
     repeated = judge.choice(single) == ours and judge.choice(batch) == theirs
-    tolerance = noise.tolerance / max(what.request.sampler.temperature, 1e-9) if judge.noisy else noise.tolerance
+    tolerance = noise.tolerance / (what.request.sampler.temperature or 1.0)
     close = all(gap is not None and abs(gap) <= tolerance for gap in gaps)
     explained = close or (repeated and difference <= noise.tolerance)
     fork = Fork(
-        what.check, what.case, what.variant, index, ours, theirs, _text(plain, other, ours), _text(plain, other, theirs),
+        what.check, what.case, what.variant, index, ours, theirs,
+        _text(plain, other, ours), _text(plain, other, theirs),
         gaps[0], gaps[1], len(block), difference, tolerance, "near-tie" if explained else "bug", "",
     )  # fmt: skip
     return replace(fork, why=_why(fork, repeated, noise))

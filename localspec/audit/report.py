@@ -85,7 +85,7 @@ def text_report(result: AuditResult, about: dict[str, Any]) -> str:
     lines += [
         "",
         f"a batch's shape moves the likeliest logits by up to {result.noise.largest:.3g} here ({widths})",
-        f"{result.tokens} tokens compared in {result.seconds:.0f} s; {about.get('build', '')}, {about.get('device', '')}",
+        f"{result.tokens} tokens compared in {result.seconds:.0f} s; {about.get('build')}, {about.get('device')}",
     ]
     return "\n".join(lines) + "\n"
 

@@ -1,6 +1,6 @@
-"""Any OpenAI-compatible server as something to measure: one streamed chat completion, and its counters before and after.
+"""Any OpenAI-compatible server as something to measure: streamed chat completions, and its counters around them.
 
-Stream chunks are never counted as tokens where the server says how many there were: with drafts one chunk holds several.
+Chunks are never counted as tokens where the server says how many there were: with drafts one chunk holds several.
 """
 
 from __future__ import annotations

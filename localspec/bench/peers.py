@@ -1,6 +1,6 @@
 """llama.cpp's own programs on the same files: what would this machine do with them?
 
-Every knob of speculation is passed, none is left to a default that may change. A program lives as long as an engine start.
+Every knob of speculation is passed, none is left to a default that may change. A server lives for one engine start.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LlamaServer:
     """llama-server on a loopback port, alive for one start."""
 
     def __init__(self, program: Path, settings: LoadSettings, threads: int, seed: int) -> None:
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the server
         port = _free_port()
         command = [
             str(program), *_model_options(settings, threads), "--host", "127.0.0.1", "--port", str(port),

@@ -122,9 +122,9 @@ class Minutes(click.ParamType[Any]):
 def bench(words: tuple[str, ...], **values: Any) -> int:
     """Does speculation pay for PAIR on this machine, and for which kind of text?
 
-    Every prompt is answered plain and with guesses, turn about, over several starts of the engine. The answer is a verdict
-    per kind: pays, does not pay, or no measurable gain. It is stored with the pair. `bench compare A.json B.json` shows what
-    got faster or slower between two runs.
+    Every prompt is answered plain and with guesses, turn about, over several starts of the engine. The answer is a
+    verdict per kind: pays, does not pay, or no measurable gain. It is stored with the pair. `bench compare A.json
+    B.json` shows what got faster or slower between two runs.
     """
     if words[:1] == ("compare",):
         return _compare(words[1:], values)

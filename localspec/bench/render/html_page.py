@@ -124,7 +124,7 @@ def _time_parts(report: Report) -> Iterator[str]:
     pooled = pooled_row(report.rows)
     if pooled is None or not pooled.parts:
         return
-    yield "<section><h2>Where does the time go?</h2><p>Share of the decode time with guesses on, all kinds together.</p>"
+    yield "<section><h2>Where does the time go?</h2><p>Share of the decode time with guesses on, all kinds.</p>"
     yield '<div class="split">' + "".join(
         f'<span class="s{i}" style="flex-grow:{share:.4f}" title="{name} {share:.1%}"></span>'
         for i, (name, share) in enumerate(pooled.parts.items())
@@ -146,8 +146,8 @@ def _machine(run: BenchRun) -> Iterator[str]:
         yield f"<tr><th>{_text(name)}</th><td>{_text(value)}</td></tr>"
     yield "</tbody></table>"
     yield (
-        '<p class="small">Method: the arms take turns on the same prompts within one engine process, in mirrored order; '
-        "each process start gives one ratio, and the interval is Student's t over the starts. Speeds are decode speeds: "
+        '<p class="small">Method: the arms take turns on the same prompts in one engine process, in mirrored order; '
+        "each process start gives one ratio, and the interval is Student's t over them. Speeds are decode speeds: "
         "tokens after the first, by the clock, divided by the time after the first.</p>"
     )
 

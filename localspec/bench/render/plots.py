@@ -9,7 +9,6 @@ from localspec.bench.records import PLAIN, POOLED, BenchRun, Report
 from localspec.bench.render import figures
 from localspec.bench.render.svg import SERIES_COLOURS, Axis, Plot, legend
 
-
 _SWEEP = 3
 """First colour of plots in which green and red would seem to judge."""
 

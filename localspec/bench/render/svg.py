@@ -1,4 +1,4 @@
-"""Plots as inline SVG: a frame with axes, and the few marks that the report needs. Colours come from the page's style."""
+"""Plots as inline SVG: a frame with axes, and the few marks that the report needs. The page's style colours them."""
 
 from __future__ import annotations
 

@@ -81,3 +81,35 @@ def test_a_damaged_store_is_no_store(pair: tuple[Path, Path]) -> None:
     for text in ("", "[]", "{", '{"schema": 7}'):
         path.write_text(text)
         assert verdicts.read(*pair) is None
+
+
+def test_listings_show_what_still_holds(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    from localspec.cli.main import main
+    from localspec.pairs.store import LockedModel, PairLock, Store, local_file
+
+    target, draft = (LockedModel(path.stem, (local_file(path),)) for path in pair)
+    Store().save(PairLock(target, draft, verdict="identical", source="test"))
+    headline = "Speculation pays here for every kind of text measured: 1.40x plain decoding over all kinds."
+    verdicts.store(*pair, "a CPU", bench={**BENCH, "headline": headline})
+    verdicts.store(*pair, "a CPU", audit={"passed": True, "headline": "The output is the target's own here."})
+
+    assert main(["list"]) == 0
+    assert "1.40x" in capsys.readouterr().out
+    assert main(["list", "--json"]) == 0
+    assert '"speedup": 1.4' in capsys.readouterr().out
+    assert main(["show", "target"]) == 0
+    shown = capsys.readouterr().out
+    assert headline in shown and "The output is the target's own here." in shown
+
+    os.utime(pair[1], ns=(1, 1))
+    assert main(["list"]) == 0
+    assert "1.40x" not in capsys.readouterr().out
+    assert main(["show", "target"]) == 0
+    assert "Speculation pays" not in capsys.readouterr().out
+
+
+def test_figures_are_what_pickers_show(pair: tuple[Path, Path]) -> None:
+    assert verdicts.figures([[pair[0]], [pair[1]]]) == {}
+    verdicts.store(*pair, "a CPU", bench={**BENCH, "kinds": {"code": {"speedup": 1.6, "verdict": "pays"}}})
+    assert verdicts.figures([[pair[0]], [pair[1]]]) == {"speedup": 1.4, "kinds": {"code": 1.6}}
+    assert verdicts.figures([]) == {}

@@ -359,6 +359,11 @@ class TestReport:
         text = analyse(replace(run, samples=tuple(slow))).headline
         assert text.startswith("Speculation pays here for code, not for chat: ")
 
+    def test_servers_are_compared_with_each_other(self) -> None:
+        arms = (replace(PLAIN_ARM, peer="http://one"), Arm("two", "none", peer="http://two"))
+        text = analyse(simulate(World({"two": 1.25}), 1, arms)).headline
+        assert text.startswith("two makes 1.2") and "the tokens/s of http://one" in text and "all kinds" in text
+
 
 class TestFiles:
     def test_a_run_survives_the_disk(self, tmp_path: Path) -> None:

@@ -34,6 +34,9 @@ def headline(rows: Sequence[Row], run: BenchRun) -> str:
     pooled = pooled_row(rows)
     if pooled is None or pooled.speedup is None:
         return "Nothing to compare yet."
+    reference = next((arm.peer for arm in run.plan.arms if arm.name == PLAIN and arm.peer), "")
+    if reference:
+        return _of_servers(pooled, reference)
     kinds = [row for row in chosen if row.kind != POOLED] or chosen
     blocking = {flag.text: None for row in kinds for flag in row.flags if flag.blocks}
     speed = f"{pooled.speedup.value:.2f}x plain decoding"
@@ -51,6 +54,15 @@ def headline(rows: Sequence[Row], run: BenchRun) -> str:
         return f"Speculation does not pay here for {_and(words['does not pay'])}: {speed} over all kinds."
     why = f"; no verdict: {next(iter(blocking))}" if blocking else ""
     return f"No measurable gain from speculation here: {speed}{why}."
+
+
+def _of_servers(row: Row, reference: str) -> str:
+    """Two servers, neither of which is known to be plain."""
+    assert row.speedup is not None
+    said = f"{row.arm} makes {row.speedup.value:.2f}x the tokens/s of {reference}"
+    if row.speedup.low is not None and row.speedup.high is not None:
+        said += f" (95 % interval {row.speedup.low:.2f} to {row.speedup.high:.2f})"
+    return f"{said} over {row.kind}." if row.kind == POOLED else f"{said} for {row.kind}."
 
 
 def _and(words: Sequence[str]) -> str:

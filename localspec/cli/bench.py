@@ -166,7 +166,7 @@ def _bench(asked: Asked, values: dict[str, Any]) -> int:
     if interrupted:
         print(f"interrupted; go on with --resume --json {path}", file=sys.stderr)
         return 130
-    if pair is not None:
+    if pair is not None and run.finished:
         _store(run, report, pair)
     if report.draft_unused:
         print("error: the draft model was loaded and never used", file=sys.stderr)

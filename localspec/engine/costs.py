@@ -148,6 +148,7 @@ def calibrate(
     time_pass: Callable[[int], float],
     time_draft_pass: Callable[[int], float] | None = None,
     budget_seconds: float | None = None,
+    widest: int = MAX_ROWS,
 ) -> Costs:
     """Time a few widths of both models; within `budget_seconds` after one warm-up pass of each.
 
@@ -157,27 +158,32 @@ def calibrate(
     costs = Costs()
     time_pass(1)
     first = time_pass(1)
-    budget = max(_LEAST_BUDGET, _BUDGET_STEPS * first) if budget_seconds is None else budget_seconds
-    spent = first
     costs.target.set(1, first)
+    budget = max(_LEAST_BUDGET, _BUDGET_STEPS * first) if budget_seconds is None else budget_seconds
+    budget -= first
     if time_draft_pass is not None:
-        time_draft_pass(1)
-        for rows in CALIBRATED_DRAFT_ROWS:
-            passes = [time_draft_pass(rows) for _ in range(_REPEATS)]
-            spent += sum(passes)
-            costs.draft.set(rows, median(passes))
+        budget -= calibrate_draft(costs, time_draft_pass)
     times: dict[int, list[float]] = {1: [first]}
     for repeat in range(_REPEATS):
         for rows in CALIBRATED_ROWS:
-            if rows == 1 and repeat == 0:
+            if (rows == 1 and repeat == 0) or rows > widest:
                 continue
-            if spent + costs.target.seconds(rows, 0) > budget:
+            if costs.target.seconds(rows, 0) > budget:
                 continue
             seconds = time_pass(rows)
-            spent += seconds
+            budget -= seconds
             times.setdefault(rows, []).append(seconds)
             costs.target.set(rows, median_low(times[rows]))
     return costs
 
 
-__all__ = ["CALIBRATED_ROWS", "MAX_ROWS", "Costs", "calibrate"]
+def calibrate_draft(costs: Costs, time_draft_pass: Callable[[int], float]) -> float:
+    """Time the draft model into `costs`, in place of another one's times; returns the seconds spent."""
+    costs.draft = PassTimes()
+    time_draft_pass(1)
+    spent = 0.0
+    for rows in CALIBRATED_DRAFT_ROWS:
+        passes = [time_draft_pass(rows) for _ in range(_REPEATS)]
+        spent += sum(passes)
+        costs.draft.set(rows, median(passes))
+    return spent

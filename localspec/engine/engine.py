@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from localspec.engine.cancel import CancelFlag
-from localspec.engine.controller import Choice, Controller, FixedController
+from localspec.engine.controller import Choice, Controller
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter
 from localspec.engine.generate import Drafters, Generation, Limits
@@ -23,7 +23,9 @@ from localspec.engine.llama.context import Context, ContextSettings
 from localspec.engine.llama.grammar import LlamaGrammar
 from localspec.engine.llama.weights import Placement, Weights
 from localspec.engine.records import Event, LoadProgress
+from localspec.engine.profile import profile_key
 from localspec.engine.settings import (
+    AUTO_DRAFT_LENGTH,
     DEFAULT_CONTEXT,
     GenerationRequest,
     LoadSettings,
@@ -31,10 +33,8 @@ from localspec.engine.settings import (
     SpeculationSettings,
 )
 from localspec.engine.templates import ChatTemplate, encode
+from localspec.engine.tuning import Tuning
 from localspec.errors import EngineError, InvalidInput
-
-DEFAULT_DRAFT_LENGTH = 3
-
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
@@ -93,8 +93,11 @@ class Engine:
         self._target_weights = self._weights(settings.target, "target", settings.gpu_layers)
         try:
             self._open_target()
+            self._tuning = Tuning(self._target, min(AUTO_DRAFT_LENGTH, settings.max_draft_length))
             if settings.draft is not None:
                 self.load_draft(settings.draft, settings.masked_ids, settings.shared_rows)
+            else:
+                self._measure()
         except BaseException:
             self.close()
             raise
@@ -155,13 +158,15 @@ class Engine:
             self._held,
             vocabulary.suppressed,
             ends,
-            grammar,
+            costs=self._tuning.costs,
+            grammar=grammar,
         )
         try:
             yield from generation.run()
         finally:
             self._held = generation.held()
             self._generation = None
+            self._tuning.save()
             if grammar is not None:
                 grammar.close()
 
@@ -189,6 +194,7 @@ class Engine:
         self._draft_context = self._context(weights, tokens, rows=1)
         rows = min(weights.vocabulary.size, self._target.n_vocab, shared_rows or weights.vocabulary.size)
         self._drafter = ModelDrafter(self._draft_context, masked_ids, rows)
+        self._measure()
 
     def unload_draft(self) -> None:
         self._drafter = None
@@ -245,11 +251,17 @@ class Engine:
         return ChatTemplate(source, bos, eos)
 
     def _controller(self, speculation: SpeculationSettings) -> Controller:
-        drafter = self._drafter_named(speculation.drafter)
-        length = DEFAULT_DRAFT_LENGTH if speculation.length is None else speculation.length
-        return FixedController(drafter, length)
+        return self._tuning.controller(self._drafter_named(speculation.drafter), speculation.length)
 
-    def _drafter_named(self, name: str) -> Choice:
+    def _measure(self) -> None:
+        """Take this pair's times from disk, or measure them."""
+        settings, draft = self._settings, self._draft_weights
+        files = (settings.target, draft.path if draft is not None else None)
+        key = profile_key(files, settings, self._threads, _build())
+        token = self._target_weights.vocabulary.bos or 0
+        self._tuning.measure(self._draft_context, token, settings.profiles, key)
+
+    def _drafter_named(self, name: str) -> Choice | Literal["auto"]:
         """What `name` means here. Raises InvalidInput for an order that cannot be obeyed."""
         off = self._speculation_off()
         if name == "none" or (off and name == "auto"):
@@ -260,9 +272,7 @@ class Engine:
             raise InvalidInput(
                 "--drafter model needs a draft model", "Add --draft FILE, or use --drafter lookup"
             )
-        if name == "model" or (name == "auto" and self._drafter is not None):
-            return "model"
-        return "lookup"
+        return "model" if name == "model" else "lookup" if name == "lookup" else "auto"
 
     def _usable_drafters(self, speculation: SpeculationSettings) -> Drafters:
         """Only those that may be used are kept up to date: a prefill of an unused draft model is time

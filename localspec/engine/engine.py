@@ -22,8 +22,8 @@ from localspec.engine.grammar import plain_controller
 from localspec.engine.llama.context import Context, ContextSettings
 from localspec.engine.llama.grammar import LlamaGrammar
 from localspec.engine.llama.weights import Placement, Weights
-from localspec.engine.records import Event, LoadProgress
 from localspec.engine.profile import profile_key
+from localspec.engine.records import Event, LoadProgress
 from localspec.engine.settings import (
     AUTO_DRAFT_LENGTH,
     DEFAULT_CONTEXT,
@@ -35,6 +35,7 @@ from localspec.engine.settings import (
 from localspec.engine.templates import ChatTemplate, encode
 from localspec.engine.tuning import Tuning
 from localspec.errors import EngineError, InvalidInput
+
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:

@@ -289,6 +289,7 @@ def settings_for(
         cache_type=placed.cache_type,
         flash_attention=options.flash_attention,
         max_draft_length=_longest_draft(options),
+        profiles=state_folder() / "profiles",
     )
     if verdict is not None:
         settings = replace(settings, masked_ids=verdict.masked_ids, shared_rows=verdict.shared_rows)

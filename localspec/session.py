@@ -108,7 +108,8 @@ class Session:
     @property
     def concessions(self) -> list[str]:
         """What is not as asked so that everything fits, one sentence each."""
-        return [f"{step.name}: {step.detail}, so that everything fits" for step in self.placed.steps]
+        steps = [f"{step.name}: {step.detail}, so that everything fits" for step in self.placed.steps]
+        return [*steps, *self.placed.notes]
 
     @property
     def stats(self) -> GenerationStats | None:

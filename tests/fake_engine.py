@@ -23,6 +23,7 @@ from localspec.engine.records import (
 )
 from localspec.engine.settings import GenerationRequest, LoadSettings
 from localspec.errors import EngineDied
+from localspec.pairs.fit_records import FitPlan, Place, Placement
 from localspec.pairs.resolve import PairFiles
 from localspec.session import LoadOptions, Session
 
@@ -41,6 +42,8 @@ class Script:
     tokens_per_second: float = 0.0
     """0 = as fast as possible."""
     load_seconds: float = 0.0
+    begin_seconds: float = 0.0
+    """Before the first event: the request is on its way."""
     prefill_seconds: float = 0.0
     has_template: bool = True
     die_after: int | None = None
@@ -131,6 +134,7 @@ class FakeClient:
         script = self.script
         if script.refuse is not None:
             raise script.refuse
+        time.sleep(script.begin_seconds)
         yield PrefillProgress(0, 10)
         if self._cancel.wait(script.prefill_seconds):
             yield self._end(request, StatsBuilder(10, 0), [], "cancelled", 0.1)
@@ -147,9 +151,7 @@ class FakeClient:
                 break
             if script.die_after is not None and len(made) >= script.die_after:
                 self.alive = False
-                raise EngineDied(
-                    "the engine's process ended (SIGKILL); its last words: boom", "log: engine.log"
-                )
+                raise EngineDied("the engine's process ended (SIGKILL); its last words: boom", "log: engine.log")
             yield self._round(number, len(made), verified, accepted, tokens, stats)
             made += tokens
             self.generated = len(made)
@@ -189,13 +191,7 @@ def _blocks(script: Script, speculates: Callable[[], bool]) -> Iterator[tuple[in
         accepted = min(accepted, len(pieces) - place - 1)
         verified = max(verified, accepted)
         block = pieces[place : place + accepted + 1]
-        own = (
-            Provenance.PLAIN
-            if not verified
-            else Provenance.BONUS
-            if accepted == verified
-            else Provenance.CORRECTED
-        )
+        own = Provenance.PLAIN if not verified else Provenance.BONUS if accepted == verified else Provenance.CORRECTED
         origins = [Provenance.ACCEPTED] * accepted + [own]
         yield (
             verified,
@@ -218,9 +214,7 @@ class FakeOpener:
         self.clients: list[FakeClient] = []
         self.options: list[LoadOptions] = []
 
-    def __call__(
-        self, pair: str, options: LoadOptions, on_progress: Any = None, on_client: Any = None
-    ) -> Session:
+    def __call__(self, pair: str, options: LoadOptions, on_progress: Any = None, on_client: Any = None) -> Session:
         self.options.append(options)
         client = FakeClient(self.script)
         self.clients.append(client)
@@ -230,11 +224,17 @@ class FakeOpener:
         settings = LoadSettings(TARGET, draft, context=options.context)
         client.load(settings, 2, on_progress)
         files = PairFiles(pair, TARGET, draft, (TARGET,), (draft,) if draft else ())
-        return FakeSession(files, None, client, settings)  # type: ignore[arg-type]
+        return FakeSession(files, None, placed(), client, settings)  # type: ignore[arg-type]
 
     @property
     def client(self) -> FakeClient:
         return self.clients[-1]
+
+
+def placed() -> FitPlan:
+    """A plan in which everything is in RAM."""
+    place = Place("RAM", "RAM", 32 << 30, 20 << 30, 1 << 30, 2 << 30)
+    return FitPlan(True, 4096, "f16", 16, Placement(0, 33, ()), None, "", (), (place,), ())
 
 
 class FakeSession(Session):

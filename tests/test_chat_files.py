@@ -189,7 +189,9 @@ def test_preferences_survive_damage(tmp_path: Path) -> None:
     )  # fmt: skip
     file.write(wanted)
     assert file.read() == wanted
-    file.path.write_text('{"theme": 7, "sampler": {"temperature": -3}, "speculation": {"drafter": "x"}, "panel": false}')
+    file.path.write_text(
+        '{"theme": 7, "sampler": {"temperature": -3}, "speculation": {"drafter": "x"}, "panel": false}'
+    )
     assert file.read() == Preferences(panel=False)
     file.path.write_bytes(b"\xff{")
     assert file.read() == Preferences()

@@ -27,9 +27,7 @@ CONSOLE = Console(width=200, force_terminal=True, color_system="truecolor")
 
 
 def shown(text: str, width: int = 60, plain: bool = False) -> list[str]:
-    return [
-        strip.text.rstrip() for block in split_blocks(text) for strip in render_block(block, width, CONSOLE, plain)
-    ]
+    return [strip.text.rstrip() for block in split_blocks(text) for strip in render_block(block, width, CONSOLE, plain)]
 
 
 # --- blocks ------------------------------------------------------------------------------------------

@@ -173,7 +173,9 @@ async def test_a_long_stream_costs_no_more_at_its_end(tmp_path: Path) -> None:
             began = time.process_time()
             for number in range(start, start + 1000):
                 token = Token(number, Provenance.PLAIN, pieces[number % len(pieces)])
-                answer.add(RoundFinished(Round(number, 0, "none", (), (), 0, 0, (number,), (token.provenance,)), (token,)))
+                answer.add(
+                    RoundFinished(Round(number, 0, "none", (), (), 0, 0, (number,), (token.provenance,)), (token,))
+                )
                 if number % 100 == 0:
                     transcript.grow()
                 if number % 300 == 0:
@@ -196,7 +198,10 @@ async def test_a_stop_stops_within_a_round(tmp_path: Path) -> None:
         await asyncio.sleep(0.3)
         made, lines = opener.client.generated, chat_screen(pilot).transcript.all_lines()
         await settled(pilot)
-        assert opener.client.generated == made and chat_screen(pilot).transcript.all_lines()[: len(lines) - 4] == lines[:-4]
+        assert (
+            opener.client.generated == made
+            and chat_screen(pilot).transcript.all_lines()[: len(lines) - 4] == lines[:-4]
+        )
         assert "stopped" in screen_text(app)
 
 
@@ -335,7 +340,10 @@ async def test_find(tmp_path: Path) -> None:
 async def test_another_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from localspec.chat import drafts
 
-    choices = [drafts.DraftChoice("good.gguf", "good", True, "identical"), drafts.DraftChoice("bad.gguf", "bad", False, "no")]
+    choices = [
+        drafts.DraftChoice("good.gguf", "good", True, "identical"),
+        drafts.DraftChoice("bad.gguf", "bad", False, "no"),
+    ]
     monkeypatch.setattr("localspec.tui.screens.draft.draft_choices", lambda target: choices)
     app, opener = make_app(tmp_path)
     async with running(app, NARROW) as pilot:
@@ -446,7 +454,9 @@ async def test_hostile_text_is_shown_and_never_obeyed(tmp_path: Path, by_origin:
             if screen:
                 await pilot.press(screen)
             rendered = app.export_screenshot() + screen_text(app)
-            assert not any(chr(code) in rendered for code in (*range(9), *range(14, 32), 0x7F, *range(0x80, 0xA0), 0x202E))
+            assert not any(
+                chr(code) in rendered for code in (*range(9), *range(14, 32), 0x7F, *range(0x80, 0xA0), 0x202E)
+            )
             if screen:
                 await pilot.press("escape")
 

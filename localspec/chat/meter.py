@@ -130,9 +130,7 @@ class Meter:
             accepted=self._accepted,
             mean_length=_ratio(self._tokens, self._rounds),
             by_position=tuple(
-                kept / reached
-                for kept, reached in zip(self._kept, list(self._reached), strict=False)
-                if reached
+                kept / reached for kept, reached in zip(self._kept, list(self._reached), strict=False) if reached
             ),
             length_now=last.verified if last else None,
             drafter_now=last.drafter if last else "",

@@ -86,16 +86,7 @@ class SwapFailed:
     error: Exception
 
 
-News = (
-    Opened
-    | OpenFailed
-    | AnswerBegan
-    | AnswerEnded
-    | DraftSwapped
-    | SwapFailed
-    | LoadProgress
-    | PrefillProgress
-)
+News = Opened | OpenFailed | AnswerBegan | AnswerEnded | DraftSwapped | SwapFailed | LoadProgress | PrefillProgress
 
 
 class Runner:
@@ -140,9 +131,7 @@ class Runner:
         if old is not None:
             threading.Thread(target=old.close, daemon=True).start()
 
-    def ask(
-        self, answer: Answer, make_request: Callable[[Session], GenerationRequest], writer: SessionWriter
-    ) -> None:
+    def ask(self, answer: Answer, make_request: Callable[[Session], GenerationRequest], writer: SessionWriter) -> None:
         """Fill `answer`, and write it down as it grows."""
         self._waiting.append(answer)
         self._work.put(lambda: self._do_ask(answer, make_request, writer))

@@ -147,9 +147,7 @@ def read_session(path: Path) -> SavedSession:
             for number, (offset, line) in enumerate(_lines(file)):
                 reader.take(number, offset, line)
     except OSError as error:
-        raise UnreadableFile(
-            f"{path} cannot be read: {error.strerror}", "See: localspec chat, then F3"
-        ) from None
+        raise UnreadableFile(f"{path} cannot be read: {error.strerror}", "See: localspec chat, then F3") from None
     return reader.done()
 
 
@@ -174,9 +172,7 @@ class _Reader:
         if number == 0:
             self._meta = self._checked_meta(value, kind)
         elif kind:
-            with suppress(
-                KeyError, TypeError, ValueError, AttributeError
-            ):  # one damaged line costs that line
+            with suppress(KeyError, TypeError, ValueError, AttributeError):  # one damaged line costs that line
                 self._apply(kind, value)
 
     def done(self) -> SavedSession:
@@ -191,12 +187,8 @@ class _Reader:
         if kind != "session":
             raise UnreadableFile(f"{self._path} is no session of localspec", "See: localspec chat, then F3")
         if value.get("schema") != SCHEMA:
-            raise UnreadableFile(
-                f"{self._path} was written by another version of localspec", "Update localspec"
-            )
-        return SessionMeta(
-            str(value.get("created", "")), str(value.get("pair", "")), str(value.get("draft", ""))
-        )
+            raise UnreadableFile(f"{self._path} was written by another version of localspec", "Update localspec")
+        return SessionMeta(str(value.get("created", "")), str(value.get("pair", "")), str(value.get("draft", "")))
 
     def _apply(self, kind: str, value: dict[str, Any]) -> None:
         conversation = self._conversation
@@ -256,9 +248,7 @@ def _load_details(path: Path, places: list[tuple[int, int]]) -> Details:
             with suppress(ValueError, KeyError, TypeError, IndexError):
                 value = json.loads(file.read(length))
                 steps += [_step(row) for row in value["rounds"]]
-                tokens += [
-                    Token(int(id_), _LETTERS[letter], str(text)) for id_, letter, text in value["tokens"]
-                ]
+                tokens += [Token(int(id_), _LETTERS[letter], str(text)) for id_, letter, text in value["tokens"]]
     return tokens, steps
 
 
@@ -331,13 +321,9 @@ def _open_for_appending(path: Path) -> BinaryIO:
 def _lock(file: Any, path: Path) -> None:
     try:
         import fcntl
-    except (
-        ImportError
-    ):  # Windows: two writers would interleave whole lines, which reads back as one conversation
+    except ImportError:  # Windows: two writers would interleave whole lines, which reads back as one conversation
         return
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise InvalidInput(
-            f"{path.name} is open in another localspec", "Close it there, or start a new chat"
-        ) from None
+        raise InvalidInput(f"{path.name} is open in another localspec", "Close it there, or start a new chat") from None

@@ -35,8 +35,7 @@ _PANEL_FROM = (100, 24)
 """Columns and rows from which the panel has room beside the conversation."""
 _TINY = (40, 12)
 _KEYS = (
-    "Enter send · Esc stop · ^T origins · ^G rounds · ^R again · F5 on/off · F6 drafter · F9 draft"
-    " · F1 keys · ^Q quit"
+    "Enter send · Esc stop · ^T origins · ^G rounds · ^R again · F5 on/off · F6 drafter · F9 draft · F1 keys · ^Q quit"
 )
 _KEYS_NARROW = "Esc stop · ^T origins · ^G rounds · ^R again · F5 on/off · F1 keys · ^Q quit"
 _SLOW_LOAD_SECONDS = 5.0
@@ -209,6 +208,8 @@ class ChatScreen(Screen[None]):
         assert isinstance(session, Session)
         self.say_status("")
         self._memory_of(session)
+        for concession in session.concessions:
+            self.say(concession, "warning", 12.0)
         if session.info.load_seconds > _SLOW_LOAD_SECONDS:
             self.say(f"Ready after {session.info.load_seconds:.0f} s")
         if session.files.draft is None and not session.info.speculation_off:
@@ -510,9 +511,7 @@ class ChatScreen(Screen[None]):
 
     def _remember_settings(self) -> None:
         settings = self.chat.settings
-        self._prefer(
-            sampler=settings.sampler, speculation=settings.speculation, system=self.chat.conversation.system
-        )
+        self._prefer(sampler=settings.sampler, speculation=settings.speculation, system=self.chat.conversation.system)
 
     def _remember_pair(self) -> None:
         draft = self.chat.options.draft if self.chat.options is not None else None

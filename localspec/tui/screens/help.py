@@ -78,9 +78,7 @@ def _keys(bindings: list[BindingType]) -> list[tuple[str, str]]:
 
 
 def _spelled(key: str) -> str:
-    return "+".join(
-        part.upper() if len(part) == 1 and "+" in key else part.capitalize() for part in key.split("+")
-    )
+    return "+".join(part.upper() if len(part) == 1 and "+" in key else part.capitalize() for part in key.split("+"))
 
 
 def _section(text: Text, heading: str, keys: list[tuple[str, str]]) -> None:

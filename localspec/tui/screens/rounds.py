@@ -82,9 +82,7 @@ class RoundsScreen(Page[None]):
         """The round in its text: what came before it dimmed, what follows more so."""
         before = "".join(token.text for _, tokens in self._rows[: self._at] for token in tokens)[-_AROUND:]
         before = _last_lines(before, self.query_one(VerticalScroll).size.height // 2, self.size.width - 4)
-        after = "".join(
-            token.text for _, tokens in self._rows[self._at + 1 : self._at + 80] for token in tokens
-        )
+        after = "".join(token.text for _, tokens in self._rows[self._at + 1 : self._at + 80] for token in tokens)
         text = Text(visible(before))
         for piece in pieces_of(*self._rows[self._at], self._at):
             self._append(text, piece)
@@ -114,9 +112,7 @@ class RoundsScreen(Page[None]):
         for index, guess in enumerate(step.guesses):
             text.append(*_guess_line(index, guess, step))
         if own := [token for token in tokens if token.provenance != "accepted"]:
-            text.append(
-                f"     {_quoted(own[-1].text):<20}         the target's own ({own[-1].provenance.value})\n"
-            )
+            text.append(f"     {_quoted(own[-1].text):<20}         the target's own ({own[-1].provenance.value})\n")
         costs = [f"{part} {numbers.seconds(getattr(round_, part + '_seconds'))}" for part in PARTS]
         rows = f" · caught up {round_.catch_up_rows} rows" if round_.catch_up_rows else ""
         text.append(f"cost: {numbers.seconds(round_.wall_seconds)} = {' + '.join(costs)}{rows}", "dim")

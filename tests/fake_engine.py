@@ -82,7 +82,9 @@ class FakeClient:
         self._busy = threading.Lock()
         self.generated = 0
 
-    def load(self, settings: LoadSettings, threads: int, on_progress: Callable[[LoadProgress], None] | None = None) -> EngineInfo:  # fmt: skip
+    def load(
+        self, settings: LoadSettings, threads: int, on_progress: Callable[[LoadProgress], None] | None = None
+    ) -> EngineInfo:
         script = self.script
         steps = 20
         for step in range(steps + 1):
@@ -94,12 +96,24 @@ class FakeClient:
         if script.fail_load is not None:
             raise script.fail_load
         self.info = EngineInfo(
-            _facts(settings.target, script.size), _facts(settings.draft, script.size // 4) if settings.draft else None,
-            settings.context or 4096, 2, "fake", script.has_template, script.load_seconds, script.speculation_off,
-        )  # fmt: skip
+            _facts(settings.target, script.size),
+            _facts(settings.draft, script.size // 4) if settings.draft else None,
+            settings.context or 4096,
+            2,
+            "fake",
+            script.has_template,
+            script.load_seconds,
+            script.speculation_off,
+        )
         return self.info
 
-    def load_draft(self, path: Path | None, masked_ids: tuple[int, ...] = (), shared_rows: int | None = None, on_progress: Any = None) -> EngineInfo:  # fmt: skip
+    def load_draft(
+        self,
+        path: Path | None,
+        masked_ids: tuple[int, ...] = (),
+        shared_rows: int | None = None,
+        on_progress: Any = None,
+    ) -> EngineInfo:
         assert self.info is not None
         with self._busy:
             self.drafts.append(path)
@@ -165,17 +179,34 @@ class FakeClient:
         now = asked[-1] if asked else self.requests[-1].speculation
         return now.drafter != "none" and not self.script.never_drafts
 
-    def _round(self, number: int, made: int, verified: int, accepted: int, tokens: list[Token], stats: StatsBuilder) -> RoundFinished:  # fmt: skip
+    def _round(
+        self, number: int, made: int, verified: int, accepted: int, tokens: list[Token], stats: StatsBuilder
+    ) -> RoundFinished:
         guesses = tuple(token.text for token in tokens[:accepted]) + ("wrong",) * (verified - accepted)
         finished = Round(
-            number, 10 + made, "model" if verified else "none", tuple(range(verified)), (0.9, 0.8, 0.7, 0.6)[:verified],
-            verified, accepted, tuple(token.id for token in tokens), tuple(token.provenance for token in tokens),
-            self.script.reason, 0, 0.002 * verified, 0.02, 0.001, 0.0005, 0.0001,
-        )  # fmt: skip
+            number,
+            10 + made,
+            "model" if verified else "none",
+            tuple(range(verified)),
+            (0.9, 0.8, 0.7, 0.6)[:verified],
+            verified,
+            accepted,
+            tuple(token.id for token in tokens),
+            tuple(token.provenance for token in tokens),
+            self.script.reason,
+            0,
+            0.002 * verified,
+            0.02,
+            0.001,
+            0.0005,
+            0.0001,
+        )
         stats.add(finished)
         return RoundFinished(finished, tuple(tokens), guesses, self.script.plain_token_seconds)
 
-    def _end(self, request: GenerationRequest, stats: StatsBuilder, made: list[Token], reason: Any, wall: float) -> Finished:  # fmt: skip
+    def _end(
+        self, request: GenerationRequest, stats: StatsBuilder, made: list[Token], reason: Any, wall: float
+    ) -> Finished:
         text = "".join(token.text for token in made)
         state = "on" if self._speculates() else "off"
         built = stats.build(wall, self.script.plain_token_seconds, state, self.script.reason)

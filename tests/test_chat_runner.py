@@ -227,9 +227,14 @@ def test_many_interleavings_mix_nothing_up(tmp_path: Path) -> None:
     fake = FakeChat(tmp_path, Script(text="abcdefgh" * 12, tokens_per_second=4000)).open()
     chat = fake.chat
     actions = [
-        lambda: chat.send("x"), chat.regenerate, chat.stop, chat.new, lambda: chat.swap_draft("d.gguf"),
-        lambda: chat.take_back(len(chat.conversation.turns) - 1), lambda: chat.speculate(SpeculationSettings("none")),
-    ]  # fmt: skip
+        lambda: chat.send("x"),
+        chat.regenerate,
+        chat.stop,
+        chat.new,
+        lambda: chat.swap_draft("d.gguf"),
+        lambda: chat.take_back(len(chat.conversation.turns) - 1),
+        lambda: chat.speculate(SpeculationSettings("none")),
+    ]
     wait = threading.Event()
     for _ in range(200):
         try:
@@ -242,7 +247,7 @@ def test_many_interleavings_mix_nothing_up(tmp_path: Path) -> None:
     chat.stop()
     fake.wait_idle()
     for turn in chat.conversation.turns:
-        assert turn.answer is None or "abcdefgh" * 12 == turn.said or ("abcdefgh" * 12).startswith(turn.said)
+        assert turn.answer is None or turn.said == "abcdefgh" * 12 or ("abcdefgh" * 12).startswith(turn.said)
     assert [turn.role for turn in chat.conversation.turns] == ["user", "assistant"] * (
         len(chat.conversation.turns) // 2
     )

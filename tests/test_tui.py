@@ -257,7 +257,16 @@ async def test_stepping_through_rounds(tmp_path: Path) -> None:
         assert "round 1 of 3" in screen_text(app)
         await pilot.press("right")
         text = screen_text(app)
-        for part in ("round 2 of 3", "guessed 3, verified 3, kept 1", "“ cat”", "90%", "rejected", "discarded", "why: model pays", "draft 6.0 ms"):  # fmt: skip
+        for part in (
+            "round 2 of 3",
+            "guessed 3, verified 3, kept 1",
+            "“ cat”",
+            "90%",
+            "rejected",
+            "discarded",
+            "why: model pays",
+            "draft 6.0 ms",
+        ):
             assert part in text
         await pilot.press("end", "right", "home", "left", "n", "p", "down", "up", "escape")
         assert not isinstance(app.screen, RoundsScreen)
@@ -396,7 +405,7 @@ async def test_a_full_context_is_a_question(tmp_path: Path) -> None:
         assert chat_screen(pilot).prompt.text == "four"
         await pilot.press("enter")
         await settled(pilot)
-        assert [message.content for message in opener.client.requests[-1].messages][0] == "three"
+        assert opener.client.requests[-1].messages[0].content == "three"
 
 
 async def test_a_draft_that_is_never_used_is_said_in_red(tmp_path: Path) -> None:
@@ -427,9 +436,16 @@ async def test_a_model_without_a_template_asks_once(tmp_path: Path) -> None:
 # --- hostile text ------------------------------------------------------------------------------------
 
 PAYLOADS = [
-    "\x1b]52;c;aGVsbG8=\x07", "\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "\x1b[2J\x1b[6n\x1bc", "\x9b31m\x9d0;t\x9c\x90q\x9c",
-    "lone \x1b", "[bold red]markup[/] [@click=app.quit]x[/]", "\u202eabc\u2066", "{{ jinja }} {% x %}", "a\rb\x08c\x00d",
-]  # fmt: skip
+    "\x1b]52;c;aGVsbG8=\x07",
+    "\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\",
+    "\x1b[2J\x1b[6n\x1bc",
+    "\x9b31m\x9d0;t\x9c\x90q\x9c",
+    "lone \x1b",
+    "[bold red]markup[/] [@click=app.quit]x[/]",
+    "\u202eabc\u2066",
+    "{{ jinja }} {% x %}",
+    "a\rb\x08c\x00d",
+]
 
 
 @pytest.mark.parametrize("by_origin", [False, True])
@@ -512,13 +528,13 @@ async def test_a_long_session_opens_fast(tmp_path: Path) -> None:
     lines = path.read_bytes().split(b"\n")
     path.write_bytes(b"\n".join([lines[0], *lines[1:-1] * 1000, b""]))
     app, _ = make_app(tmp_path, session="last", replay=True, pair="")
-    start = time.perf_counter()
+    start = time.process_time()
     async with running(app, WIDE) as pilot:
         await until(pilot, lambda: "Some text with code." in screen_text(app))
-        assert time.perf_counter() - start < 2.5
-        start = time.perf_counter()
+        assert time.process_time() - start < 2.5
+        start = time.process_time()
         await pilot.press("ctrl+home", "x", "ctrl+end", "pageup")
-        assert time.perf_counter() - start < 2.0
+        assert time.process_time() - start < 2.0
         assert chat_screen(pilot).prompt.text == "x"
 
 
@@ -531,11 +547,22 @@ async def test_every_screen_by_keys_alone(tmp_path: Path, size: tuple[int, int])
     async with running(app, size) as pilot:
         await ask(pilot)
         for keys in (
-            ["f1", "escape"], ["ctrl+g", "right", "escape"], ["f2", "2", "down", "1", "escape"], ["ctrl+o", "escape"],
-            ["f4", "tab", "escape"], ["f9", "escape"], ["f11", "escape"], ["f12", "r", "escape"], ["ctrl+p", "escape"], ["f10", "f10"],
-            ["ctrl+f", "a", "enter", "f3", "escape"], ["tab", "j", "k", "up", "down", "pageup", "end", "tab"],
-            ["ctrl+t", "ctrl+t"], ["ctrl+home", "ctrl+end"], ["f5", "f5", "f6", "f7", "f8"],
-        ):  # fmt: skip
+            ["f1", "escape"],
+            ["ctrl+g", "right", "escape"],
+            ["f2", "2", "down", "1", "escape"],
+            ["ctrl+o", "escape"],
+            ["f4", "tab", "escape"],
+            ["f9", "escape"],
+            ["f11", "escape"],
+            ["f12", "escape"],
+            ["ctrl+p", "escape"],
+            ["f10", "f10"],
+            ["ctrl+f", "a", "enter", "f3", "escape"],
+            ["tab", "j", "k", "up", "down", "pageup", "end", "tab"],
+            ["ctrl+t", "ctrl+t"],
+            ["ctrl+home", "ctrl+end"],
+            ["f5", "f5", "f6", "f7", "f8"],
+        ):
             await pilot.press(*keys)
             await pilot.pause()
             assert len(app.screen_stack) == 1, keys
@@ -600,6 +627,44 @@ async def test_themes_are_remembered(tmp_path: Path) -> None:
     again, _ = make_app(tmp_path)
     async with running(again, NARROW):
         assert again.theme == app.theme
+
+
+async def test_the_benchmark_screen_unloads_measures_and_loads_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from localspec.chat.benching import BenchEnded, BenchLine
+
+    told: list[Any] = []
+
+    class FakeJob:
+        def __init__(self, arguments: list[str], tell: Any) -> None:
+            told.append((arguments, tell))
+
+        def close(self) -> None: ...
+
+        stop = close
+
+    monkeypatch.setattr("localspec.tui.screens.bench.BenchJob", FakeJob)
+    app, opener = make_app(tmp_path, options=LoadOptions(draft="small.gguf"))
+    async with running(app, WIDE) as pilot:
+        await opened(pilot)
+        await pilot.press("f12")
+        assert "plain decoding against speculation" in screen_text(app)
+        await pilot.press("r")
+        ((arguments, tell),) = told
+        assert arguments == ["pair", "--draft", "small.gguf"]
+        await until(pilot, lambda: not opener.client.alive)
+        tell(BenchLine("12 of 40 answers \x1b[31m"))
+        await until(pilot, lambda: "12 of 40 answers \\x1b[31m" in screen_text(app))
+        row = {"stage": "main", "kind": "code", "arm": "auto", "speedup": {"value": 1.5, "low": 1.4, "high": 1.6}}
+        report = {"headline": "It pays.", "rows": [row | {"verdict": "pays"}], "curve": [{"rows": 1, "seconds": 0.1}]}
+        tell(BenchEnded(0, {"report": report}))
+        await until(pilot, lambda: "It pays." in screen_text(app))
+        text = screen_text(app)
+        assert "1.50x" in text and "1.40 … 1.60" in text and "1 rows   100 ms" in text
+        await until(pilot, lambda: len(opener.clients) == 2 and chat_screen(pilot).chat.runner.session is not None)
+        await pilot.press("escape")
+        await ask(pilot)
 
 
 async def test_pairs_on_this_disk_and_in_the_catalog(tmp_path: Path) -> None:

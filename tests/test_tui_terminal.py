@@ -25,9 +25,7 @@ STREAM: dict[str, Any] = {"text": "word " * 5000, "tokens_per_second": 100, "chi
 
 def start(*command: object, size: tuple[int, int] = (24, 80), **env: str) -> pexpect.spawn:
     first, *rest = map(str, command)
-    return pexpect.spawn(
-        first, rest, env=os.environ | {"TERM": "xterm-256color"} | env, dimensions=size, timeout=15
-    )
+    return pexpect.spawn(first, rest, env=os.environ | {"TERM": "xterm-256color"} | env, dimensions=size, timeout=15)
 
 
 def fake(folder: Path, script: dict[str, Any], **env: str) -> pexpect.spawn:
@@ -156,7 +154,9 @@ def test_replay_needs_no_model_and_no_terminal(tmp_path: Path) -> None:
 
 def test_the_first_paint_needs_little() -> None:
     code = "import sys, localspec.tui.app; print(*sys.modules)"
-    loaded = set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
     heavy = {"llama_cpp", "numpy", "huggingface_hub", "gguf", "jinja2", "pygments", "markdown_it", "rich.syntax"}
     assert loaded.isdisjoint(heavy)
 

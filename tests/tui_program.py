@@ -10,12 +10,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.fake_engine import FakeOpener, Script  # noqa: E402
-
-from localspec.chat.preferences import PreferenceFile, PromptHistory  # noqa: E402
-from localspec.chat.session_store import SessionStore  # noqa: E402
-from localspec.session import LoadOptions  # noqa: E402
-from localspec.tui.app import LocalspecApp, Start  # noqa: E402
+from localspec.chat.preferences import PreferenceFile, PromptHistory
+from localspec.chat.session_store import SessionStore
+from localspec.session import LoadOptions
+from localspec.tui.app import LocalspecApp, Start
+from tests.fake_engine import FakeOpener, Script
 
 
 def main() -> int:

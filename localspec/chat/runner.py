@@ -237,6 +237,8 @@ class Runner:
         self.meter = meter = Meter(
             expects_draft=session.info.draft is not None and request.speculation.drafter in ("auto", "model")
         )
+        answer.target = session.files.target.name
+        answer.draft = session.files.draft.name if session.files.draft is not None else ""
         recorder = _Recorder(answer, writer)
         for event in session.generate(request):
             if isinstance(event, RoundFinished):
@@ -299,7 +301,7 @@ class _Recorder:
     def save(self) -> None:
         answer = self._answer
         if self._steps == self._tokens == 0:
-            self._writer.answer()
+            self._writer.answer(answer)
         steps, tokens = answer.steps[self._steps :], answer.tokens[self._tokens :]
         if steps or tokens:
             self._writer.rounds(steps, tokens)

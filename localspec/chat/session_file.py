@@ -3,11 +3,11 @@
     {"kind": "session", "schema": 1, "created": "...", "pair": "...", ...}   the first line
     {"kind": "system", "text": "..."}
     {"kind": "message", "text": "..."}                                        a person's turn
-    {"kind": "answer"}                                                        an answer begins
+    {"kind": "answer", "target": "...", "draft": "..."}                       an answer begins; file names
     {"kind": "rounds", "rounds": [[...], ...], "tokens": [[id, origin, text], ...]}   some more of it
     {"kind": "end", "reason": "stop", "text": "...", "stats": {...}}
     {"kind": "keep", "turns": 4}                                              later turns were replaced
-    {"kind": "skip", "turns": 2}     {"kind": "title", "title": "..."}        {"kind": "models", ...}
+    {"kind": "skip", "turns": 2}     {"kind": "title", "title": "..."}
 
 A process that is killed loses what it had not written yet, at most half a second. A last line that was cut
 is passed over.
@@ -78,8 +78,9 @@ class SessionWriter:
     def message(self, text: str) -> None:
         self._append("message", text=text)
 
-    def answer(self) -> None:
-        self._append("answer")
+    def answer(self, answer: Answer) -> None:
+        """An answer begins, made by these models."""
+        self._append("answer", target=answer.target, draft=answer.draft)
 
     def rounds(self, steps: list[Step], tokens: list[Token]) -> None:
         """Some more rounds and tokens of the answer that was begun last."""
@@ -105,10 +106,6 @@ class SessionWriter:
 
     def title(self, title: str) -> None:
         self._append("title", title=title)
-
-    def models(self, target: str, draft: str) -> None:
-        """What is loaded from here on: file names."""
-        self._append("models", target=target, draft=draft)
 
     def close(self) -> None:
         """Whatever comes later is not written."""
@@ -158,6 +155,7 @@ class _Reader:
         self._conversation = Conversation()
         self._pending: list[tuple[int, int]] | None = None
         """Places of the `rounds` lines of an answer without an end yet."""
+        self._models = ("", "")
 
     def take(self, number: int, offset: int, line: bytes) -> None:
         if line.startswith(_ROUNDS):
@@ -199,6 +197,7 @@ class _Reader:
             case "answer":
                 self._close_cut_answer()
                 self._pending = []
+                self._models = (str(value.get("target") or ""), str(value.get("draft") or ""))
             case "end" if self._pending is not None:
                 conversation.turns.append(Turn("assistant", answer=self._answer(value, self._pending)))
                 self._pending = None
@@ -215,6 +214,7 @@ class _Reader:
 
     def _answer(self, value: dict[str, Any], places: list[tuple[int, int]]) -> Answer:
         answer = Answer(str(value["text"]), self._loader(places))
+        answer.target, answer.draft = self._models
         answer.reason = str(value["reason"])
         answer.note = str(value.get("note") or "")
         answer.stats = _stats(value.get("stats"))
@@ -234,6 +234,7 @@ class _Reader:
         if not tokens:
             return
         answer = Answer("".join(token.text for token in tokens), lambda: (tokens, steps))
+        answer.target, answer.draft = self._models
         answer.reason = "failed"
         answer.note = "localspec ended in the middle of this answer"
         self._conversation.turns.append(Turn("assistant", answer=answer))

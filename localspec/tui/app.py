@@ -19,6 +19,7 @@ from localspec.chat.runner import News, OpenSession, Runner
 from localspec.chat.session_store import SessionStore
 from localspec.machine import usable_cpus
 from localspec.tui.screens.chat import ChatScreen, NewsArrived
+from localspec.tui.screens.views import open_pair
 
 if TYPE_CHECKING:
     from localspec.engine.client import EngineClient
@@ -112,7 +113,7 @@ class LocalspecApp(App[int]):
         else:
             from localspec.tui.screens.first_run import FirstRunScreen
 
-            self.push_screen(FirstRunScreen(), screen.open_chosen)
+            self.push_screen(FirstRunScreen(), lambda pair: open_pair(screen, pair))
 
     def _open(self, pair: str, draft: str | None) -> None:
         from localspec.session import LoadOptions

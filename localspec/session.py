@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -66,6 +65,17 @@ class LoadOptions:
             cache_type=self.cache_type or "f16",
             max_draft_length=self.draft_length or 0,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A pair that was found, checked and planned, ready to load."""
+
+    files: PairFiles
+    verdict: Verdict | None
+    """None without a draft model."""
+    placed: FitPlan
+    settings: LoadSettings
 
 
 class Session:
@@ -148,7 +158,7 @@ class Session:
         """
         options = replace(options, draft=draft)
         files = find(str(self.files.target), options)
-        verdict = check(files, options)
+        verdict = check(files, *read(files), options)
         settings = replace(
             self.settings,
             draft=files.draft,
@@ -187,19 +197,25 @@ def open_session(
 
     if is_url(pair):
         return open_remote(pair, on_client)
-    files = find(pair, options)
-    verdict = check(files, options)
-    placed = fit(files, options)
-    settings = settings_for(files, verdict, placed, options)
+    prepared = prepare(pair, options)
     client = EngineClient(state_folder() / "log")
     if on_client is not None:
         on_client(client)
     try:
-        client.load(settings, physical_cores(), on_progress)
+        client.load(prepared.settings, physical_cores(), on_progress)
     except BaseException:
         client.close()
         raise
-    return Session(files, verdict, placed, client, settings)
+    return Session(prepared.files, prepared.verdict, prepared.placed, client, prepared.settings)
+
+
+def prepare(pair: str, options: LoadOptions) -> Prepared:
+    """Everything up to loading. Raises UnknownName, UnreadableFile, IncompatiblePair, DoesNotFit."""
+    files = find(pair, options)
+    target, draft = read(files)
+    verdict = check(files, target, draft, options)
+    placed = fit(target, draft, options)
+    return Prepared(files, verdict, placed, settings_for(files, verdict, placed, options))
 
 
 def find(pair: str, options: LoadOptions) -> PairFiles:
@@ -211,22 +227,19 @@ def find(pair: str, options: LoadOptions) -> PairFiles:
     )
 
 
-@lru_cache(maxsize=2)
-def _headers(
-    target_files: tuple[Path, ...], draft_files: tuple[Path, ...]
-) -> tuple[ModelInfo, ModelInfo | None]:
-    """Of the target and of the draft. Raises UnreadableFile."""
+def read(files: PairFiles) -> tuple[ModelInfo, ModelInfo | None]:
+    """The headers of the target and of the draft. Raises UnreadableFile."""
     from localspec.pairs.split_files import read_model
 
-    return read_model(target_files), read_model(draft_files) if draft_files else None
+    return read_model(files.target_files), read_model(files.draft_files) if files.draft_files else None
 
 
-def check(files: PairFiles, options: LoadOptions) -> Verdict | None:
-    """May this draft serve this target? Raises UnreadableFile, IncompatiblePair with the reasons."""
+def check(
+    files: PairFiles, target: ModelInfo, draft: ModelInfo | None, options: LoadOptions
+) -> Verdict | None:
+    """May this draft serve this target? Raises IncompatiblePair with the reasons."""
     from localspec.pairs import compat
 
-    _headers.cache_clear()  # the files may have changed since
-    target, draft = _headers(files.target_files, files.draft_files)
     if draft is None or files.draft is None:
         return None
     verdict = compat.check(target, draft)
@@ -239,7 +252,7 @@ def check(files: PairFiles, options: LoadOptions) -> Verdict | None:
     return verdict
 
 
-def fit(files: PairFiles, options: LoadOptions) -> FitPlan:
+def fit(target: ModelInfo, draft: ModelInfo | None, options: LoadOptions) -> FitPlan:
     """Where everything goes. Raises DoesNotFit with what is lacking, unless told to try anyway."""
     from localspec.pairs.fit_records import Wish, lacking
     from localspec.placing import plan_pair, this_machine
@@ -252,17 +265,12 @@ def fit(files: PairFiles, options: LoadOptions) -> FitPlan:
         draft_gpu_layers=options.draft_gpu_layers,
     )
     # By the headers alone: libllama's own sizes would cost a process more, and differ by a few per cent.
-    chosen = plan_pair(*_headers(files.target_files, files.draft_files), this_machine(), wish, local=False)
+    chosen = plan_pair(target, draft, this_machine(), wish, local=False)
     if not chosen.fits and not options.force:
         raise DoesNotFit(
             lacking(chosen), "See: localspec fit. Take a smaller model, --ctx or quantization, or --force"
         )
     return chosen
-
-
-def plan(files: PairFiles, verdict: Verdict | None, options: LoadOptions) -> LoadSettings:
-    """What the engine is told, everything in its place."""
-    return settings_for(files, verdict, fit(files, options), options)
 
 
 def settings_for(

@@ -161,7 +161,7 @@ class Engine:
             self._held,
             vocabulary.suppressed,
             ends,
-            grammar,
+            grammar=grammar,
         )
         try:
             yield from generation.run()

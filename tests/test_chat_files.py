@@ -14,7 +14,7 @@ from localspec.chat.preferences import PreferenceFile, Preferences, PromptHistor
 from localspec.chat.provenance import PieceReader
 from localspec.chat.session_file import SessionMeta, SessionWriter, read_session
 from localspec.chat.session_store import SessionStore
-from localspec.engine.settings import SamplerSettings, SpeculationSettings
+from localspec.engine.settings import SamplerSettings
 from localspec.errors import InvalidInput, UnknownName, UnreadableFile
 from tests.chat_tools import FakeChat
 from tests.fake_engine import Script
@@ -190,15 +190,12 @@ def test_preferences_survive_damage(tmp_path: Path) -> None:
         "pair",
         "draft",
         SamplerSettings(0.3, seed=4, logit_bias=((5, -1.0),)),
-        SpeculationSettings("lookup", 5),
         "sys",
         {"k": "chatml"},
     )
     file.write(wanted)
     assert file.read() == wanted
-    file.path.write_text(
-        '{"theme": 7, "sampler": {"temperature": -3}, "speculation": {"drafter": "x"}, "panel": false}'
-    )
+    file.path.write_text('{"theme": 7, "sampler": {"temperature": -3}, "panel": false}')
     assert file.read() == Preferences(panel=False)
     file.path.write_bytes(b"\xff{")
     assert file.read() == Preferences()

@@ -13,7 +13,7 @@ from textual.widgets import DataTable, Input, OptionList, Static
 from localspec.chat.chat import ChatSettings
 from localspec.chat.session_file import read_session
 from localspec.engine.settings import SamplerSettings, SpeculationSettings
-from localspec.errors import InvalidInput
+from localspec.errors import Cancelled, InvalidInput
 from localspec.session import LoadOptions
 from localspec.tui.app import LocalspecApp
 from localspec.tui.screens.draft import DraftScreen
@@ -676,3 +676,80 @@ async def test_pairs_on_this_disk_and_in_the_catalog(tmp_path: Path) -> None:
         await pilot.press("2")
         assert "models can be pulled" in screen_text(app) and app.screen.query_one(DataTable).row_count > 20
         assert "draft" in str(app.screen.query_one("#details", Static).render())
+
+
+class FakePuller:
+    """A pull that goes on until it is cancelled or told to end."""
+
+    def __init__(self, target: str, draft: str | None, cancel: Any) -> None:
+        self.target, self.cancel, self.ends = target, cancel, False
+
+    def plan(self) -> Any:
+        class Plan:
+            missing_bytes = 1000
+
+            def discard(self) -> None: ...
+
+        return Plan()
+
+    def run(self, plan: Any, watch: Any) -> Any:
+        watch([FakeTransfer()])
+        while not self.cancel.wait(0.01):
+            if self.ends:
+                return FakeLock()
+        raise Cancelled("the download was stopped")
+
+
+class FakeTransfer:
+    done, total, received = 400, 1000, 400
+
+
+class FakeLock:
+    full_name = "new-pair"
+
+
+@pytest.mark.parametrize("ending", ["done", "cancelled", "quit"])
+async def test_a_pull_from_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+    """TUI-06: quitting in the middle of one too."""
+    monkeypatch.setattr("localspec.cli.pull.plan_lines", lambda plan: ["target  big.gguf \x1b[2J", "total 1 kB"])
+    monkeypatch.setattr("localspec.cli.transfer_view.file_line", lambda transfer: "big.gguf 40 %")
+    monkeypatch.setattr("localspec.cli.transfer_view.total_line", lambda transfers, speed: "total 40 %  1 kB/s")
+    pullers: list[FakePuller] = []
+
+    def make(*arguments: Any) -> FakePuller:
+        pullers.append(FakePuller(*arguments))
+        return pullers[-1]
+
+    app, _ = make_app(tmp_path)
+    app.make_puller = make  # type: ignore[attr-defined]
+    async with running(app, NARROW) as pilot:
+        await opened(pilot)
+        await pilot.press("f2", "2", "enter")
+        await until(pilot, lambda: "Enter downloads" in screen_text(app))
+        assert "big.gguf \\x1b[2J" in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: "total 40 %" in screen_text(app))
+        if ending == "quit":
+            await pilot.press("ctrl+q")
+        elif ending == "cancelled":
+            await pilot.press("escape")
+            await until(pilot, lambda: any("was stopped" in message for message in notified(app)))
+        else:
+            pullers[0].ends = True
+            await until(pilot, lambda: any("new-pair is here" in message for message in notified(app)))
+    assert pullers[0].cancel.is_set() or ending == "done"
+    assert app.return_code in (0, None)
+
+
+async def test_megabytes_of_wide_characters_arrive_whole(tmp_path: Path) -> None:
+    """UTF-03: 5 MB faster than anybody draws."""
+    text = "漢字仮名交じり文。\n" * 500_000
+    pieces = [text[start : start + 50_000] for start in range(0, len(text), 50_000)]
+    app, _ = make_app(tmp_path, Script(pieces=pieces))
+    async with running(app, WIDE) as pilot:
+        await opened(pilot)
+        await pilot.press("h", "enter")
+        await settled(pilot)
+        answer = chat_screen(pilot).chat.conversation.last_answer
+        assert answer is not None and answer.text == text
+        assert "漢字仮名交じり文。" in screen_text(app) and "\ufffd" not in screen_text(app)

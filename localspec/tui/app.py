@@ -73,7 +73,7 @@ class LocalspecApp(App[int]):
         self._start = start
         self._preference_file = preference_file or PreferenceFile()
         self.preferences = self._preference_file.read()
-        settings = start.settings or ChatSettings(self.preferences.sampler, self.preferences.speculation)
+        settings = start.settings or ChatSettings(self.preferences.sampler)
         system = self.preferences.system if start.system is None else start.system
         runner = Runner(open_session or _open_session, self._tell)
         self.chat = Chat(runner, store or SessionStore(), settings, system)

@@ -379,7 +379,7 @@ class ChatScreen(Screen[None]):
     def remember_settings(self) -> None:
         """For the next start."""
         settings = self.chat.settings
-        self._prefer(sampler=settings.sampler, speculation=settings.speculation, system=self.chat.conversation.system)
+        self._prefer(sampler=settings.sampler, system=self.chat.conversation.system)
 
     def remember_pair(self) -> None:
         """For the next start."""

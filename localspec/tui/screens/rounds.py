@@ -15,7 +15,7 @@ from localspec.engine.records import Token
 from localspec.terminal import one_line, visible
 from localspec.tui import numbers
 from localspec.tui.screens.page import Page
-from localspec.tui.units import ORIGIN_STYLES
+from localspec.tui.units import origin_styles
 
 _AROUND = 900
 """Characters of the answer shown before and after the round."""
@@ -94,7 +94,7 @@ class RoundsScreen(Page[None]):
         if piece.origin == "ghost":
             said = said.replace("\n", "↵")
         before, after = MARKS[piece.origin] if self.app.no_color else ("", "")
-        style = ORIGIN_STYLES[piece.origin]
+        style = origin_styles(bool(self.app.native_ansi_color))[piece.origin]
         text.append(f"{before}{said}{after}", style if piece.origin != "plain" else "reverse")
 
     def _details(self) -> Text:

@@ -199,6 +199,10 @@ def _context(text: Text, state: PanelState, width: int) -> None:
     position, context = state.reading.position, state.context
     text.append(f"context {position:,} of {context:,}\n", "bold")
     text.append(numbers.bar(position / context if context else 0, width) + "\n", "blue")
+    reading = state.reading
+    if reading.prompt_tokens is not None and reading.ttft_seconds is not None:
+        text.append(f"  prompt {reading.prompt_tokens:,}, {reading.reused_tokens:,} of it reused\n", "dim")
+        text.append(f"  first token after {numbers.seconds(reading.ttft_seconds)}\n", "dim")
     if state.memory is not None:
         _memory(text, state.memory)
     text.append("\n")

@@ -55,9 +55,7 @@ def installed_pairs() -> list[InstalledPair]:
         draft = lock.draft.name if lock.draft else "–"
         fits = _fits(lock.size)
         found.append(
-            InstalledPair(
-                name, draft, lock.state_text(), lock.size, lock.verdict or "–", fits, _speedups(lock.profile)
-            )
+            InstalledPair(name, draft, lock.state_text(), lock.size, lock.verdict or "–", fits, _speedups(lock.profile))
         )
     return found
 

@@ -59,6 +59,16 @@ def free_disk(folder: Path) -> int:
     return int(psutil.disk_usage(str(folder)).free)
 
 
+def filesystem(folder: Path) -> str:
+    """Kind of file system that `folder` is, or will be, on (`ext4`, `nfs`); "" if nobody says."""
+    place = folder.absolute()
+    try:
+        mounts = {Path(part.mountpoint): part.fstype for part in psutil.disk_partitions(all=True)}
+    except OSError:
+        return ""
+    return next((mounts[parent] for parent in (place, *place.parents) if parent in mounts), "")
+
+
 def processor() -> str:
     """`x86_64` or `arm64`, or what the system calls itself."""
     machine = platform.machine().lower()
@@ -103,7 +113,7 @@ def cpu_name() -> str:
     """The processor's own name, "" when the system does not tell."""
     try:
         for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
-            if line.lower().startswith(("model name", "hardware", "model\t")):
+            if line.lower().startswith(("model name", "hardware")):
                 return line.partition(":")[2].strip()
     except OSError:
         pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from localspec.engine import probe
@@ -57,6 +58,15 @@ def plan_pair(
     """The plan; for files on this disk (`local`) with libllama's own sizes, else by the headers alone."""
     measured = measure(target, draft, wish) if local else {}
     return plan(target, draft, machine, wish, smaller_drafts, measured)
+
+
+def plan_download(target: ModelInfo, target_size: int, draft: ModelInfo | None, draft_size: int) -> FitPlan:
+    """Would a pair run here if nothing else did? By headers alone; sizes are bytes of all files."""
+    here = this_machine()
+    devices = tuple(replace(device, free=device.total) for device in here.devices)
+    empty = replace(here, ram_free=here.ram_total, devices=devices)
+    smaller = sizes.whole(draft, draft_size) if draft is not None else None
+    return plan(sizes.whole(target, target_size), smaller, empty, Wish())
 
 
 def measure(target: ModelInfo, draft: ModelInfo | None, wish: Wish) -> Measurements:

@@ -67,6 +67,17 @@ class LoadOptions:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A pair that was found, checked and planned, ready to load."""
+
+    files: PairFiles
+    verdict: Verdict | None
+    """None without a draft model."""
+    placed: FitPlan
+    settings: LoadSettings
+
+
 class Session:
     """A loaded pair. One answer at a time."""
 
@@ -147,8 +158,7 @@ class Session:
         """
         options = replace(options, draft=draft)
         files = find(str(self.files.target), options)
-        target, wanted = read(files)
-        verdict = check(files, target, wanted, options)
+        verdict = check(files, *read(files), options)
         settings = replace(
             self.settings,
             draft=files.draft,
@@ -187,20 +197,25 @@ def open_session(
 
     if is_url(pair):
         return open_remote(pair, on_client)
-    files = find(pair, options)
-    target, draft = read(files)
-    verdict = check(files, target, draft, options)
-    placed = fit(target, draft, options)
-    settings = settings_for(files, verdict, placed, options)
+    prepared = prepare(pair, options)
     client = EngineClient(state_folder() / "log")
     if on_client is not None:
         on_client(client)
     try:
-        client.load(settings, physical_cores(), on_progress)
+        client.load(prepared.settings, physical_cores(), on_progress)
     except BaseException:
         client.close()
         raise
-    return Session(files, verdict, placed, client, settings)
+    return Session(prepared.files, prepared.verdict, prepared.placed, client, prepared.settings)
+
+
+def prepare(pair: str, options: LoadOptions) -> Prepared:
+    """Everything up to loading. Raises UnknownName, UnreadableFile, IncompatiblePair, DoesNotFit."""
+    files = find(pair, options)
+    target, draft = read(files)
+    verdict = check(files, target, draft, options)
+    placed = fit(target, draft, options)
+    return Prepared(files, verdict, placed, settings_for(files, verdict, placed, options))
 
 
 def find(pair: str, options: LoadOptions) -> PairFiles:
@@ -213,7 +228,7 @@ def find(pair: str, options: LoadOptions) -> PairFiles:
 
 
 def read(files: PairFiles) -> tuple[ModelInfo, ModelInfo | None]:
-    """Both headers. Raises UnreadableFile."""
+    """The headers of the target and of the draft. Raises UnreadableFile."""
     from localspec.pairs.split_files import read_model
 
     return read_model(files.target_files), read_model(files.draft_files) if files.draft_files else None

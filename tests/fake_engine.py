@@ -147,7 +147,9 @@ class FakeClient:
                 break
             if script.die_after is not None and len(made) >= script.die_after:
                 self.alive = False
-                raise EngineDied("the engine's process ended (SIGKILL); its last words: boom", "log: engine.log")
+                raise EngineDied(
+                    "the engine's process ended (SIGKILL); its last words: boom", "log: engine.log"
+                )
             yield self._round(number, len(made), verified, accepted, tokens, stats)
             made += tokens
             self.generated = len(made)
@@ -187,9 +189,19 @@ def _blocks(script: Script, speculates: Callable[[], bool]) -> Iterator[tuple[in
         accepted = min(accepted, len(pieces) - place - 1)
         verified = max(verified, accepted)
         block = pieces[place : place + accepted + 1]
-        own = Provenance.PLAIN if not verified else Provenance.BONUS if accepted == verified else Provenance.CORRECTED
+        own = (
+            Provenance.PLAIN
+            if not verified
+            else Provenance.BONUS
+            if accepted == verified
+            else Provenance.CORRECTED
+        )
         origins = [Provenance.ACCEPTED] * accepted + [own]
-        yield verified, accepted, [Token(place + i, o, t) for i, (o, t) in enumerate(zip(origins, block, strict=True))]
+        yield (
+            verified,
+            accepted,
+            [Token(place + i, o, t) for i, (o, t) in enumerate(zip(origins, block, strict=True))],
+        )
         place += accepted + 1
 
 
@@ -206,7 +218,9 @@ class FakeOpener:
         self.clients: list[FakeClient] = []
         self.options: list[LoadOptions] = []
 
-    def __call__(self, pair: str, options: LoadOptions, on_progress: Any = None, on_client: Any = None) -> Session:
+    def __call__(
+        self, pair: str, options: LoadOptions, on_progress: Any = None, on_client: Any = None
+    ) -> Session:
         self.options.append(options)
         client = FakeClient(self.script)
         self.clients.append(client)

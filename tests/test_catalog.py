@@ -43,9 +43,7 @@ def test_built_in_catalog_has_the_families_and_their_drafts(catalog: Catalog) ->
             assert draft.model.tokenizer == model.tokenizer, f"{model.name} + {name}"
             assert draft.model.name != model.name
         assert model.licence and model.context and model.tokenizer and model.gb
-        assert model.drafts or model.why or min(model.gb.values()) < 9, (
-            f"{model.name} says nothing about drafts"
-        )
+        assert model.drafts or model.why or min(model.gb.values()) < 9, f"{model.name} says nothing about drafts"
 
 
 NAMES = {
@@ -99,9 +97,7 @@ def test_hub_names(catalog: Catalog, text: str, ref: HubRef) -> None:
     assert parse_target(text, catalog) == ref
 
 
-@pytest.mark.parametrize(
-    "text", ["hf:", "hf:acme", "hf:a/b:nonsense", "hf:../../etc:q4", "hf:a/..:q4", "", "a\0b"]
-)
+@pytest.mark.parametrize("text", ["hf:", "hf:acme", "hf:a/b:nonsense", "hf:../../etc:q4", "hf:a/..:q4", "", "a\0b"])
 def test_bad_names_are_usage_errors(catalog: Catalog, text: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_target(text, catalog)
@@ -119,9 +115,7 @@ def test_paths(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_unknown_names_get_the_nearest(catalog: Catalog) -> None:
     with pytest.raises(UnknownName, match=r"no model named 'qwen2\.5-77b'\. Close: qwen2\.5-7b"):
         parse_target("qwen2.5-77b", catalog)
-    with pytest.raises(
-        UnknownName, match=r"qwen2\.5-7b has no quant 'q99'\. It has: Q4_0, Q4_K_M, Q8_0, F16"
-    ):
+    with pytest.raises(UnknownName, match=r"qwen2\.5-7b has no quant 'q99'\. It has: Q4_0, Q4_K_M, Q8_0, F16"):
         parse_target("qwen2.5-7b-q99", catalog)
 
 
@@ -234,12 +228,19 @@ def test_only_models_are_chosen() -> None:
     assert chosen(MESSY, "UD-q4_k_m") == ["m-UD-Q4_K_M.gguf"]
     assert chosen(MESSY, "q8") == ["m-q8_0.gguf"]
     assert chosen(MESSY, "bf16") == ["BF16/m-BF16-00001-of-00002.gguf", "BF16/m-BF16-00002-of-00002.gguf"]
-    with pytest.raises(
-        UnknownName, match=r"a/b has no Q4_0 file\. It has: BF16, IQ4_XS, Q4_K_M, Q8_0, UD-Q4_K_M"
-    ):
+    with pytest.raises(UnknownName, match=r"a/b has no Q4_0 file\. It has: BF16, IQ4_XS, Q4_K_M, Q8_0, UD-Q4_K_M"):
         chosen(MESSY, "q4_0")
     with pytest.raises(UnknownName):
         chosen(MESSY, "f16")
+
+
+@pytest.mark.parametrize(
+    "path", ["../m-Q8_0.gguf", "/m-Q8_0.gguf", "a/../../m-Q8_0.gguf", "a\\m-Q8_0.gguf", "c:m-Q8_0.gguf"]
+)
+def test_names_that_lead_out_of_the_folder_are_no_models(path: str) -> None:
+    for pick in (lambda: chosen(names_of(path), "q8"), lambda: choose_file(names_of(path), path, repo="a/b")):
+        with pytest.raises(UnknownName, match="no GGUF model"):
+            pick()
 
 
 def test_a_hole_is_filled_and_said() -> None:

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - tables
 """`localspec check` and `localspec fit` as real processes."""
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.bigram import SIZE, BigramPair, english_table, vocabulary, write
+from tests.bigram import SIZE, BigramPair, english_table, write
 from tests.header_writer import header
 from tests.header_writer import vocabulary as words
 
@@ -27,7 +26,6 @@ def localspec(*arguments: object, code: int = 0) -> str:
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
     """A model whose tokens are all others, with something hostile among them."""
-    texts, _, _ = vocabulary()
     path = tmp_path / "foreign.gguf"
     write(path, english_table(), texts=[f"\x1b[31m{i}" for i in range(SIZE)])
     return path
@@ -62,6 +60,19 @@ def test_a_swapped_pair_stops(tmp_path: Path, bigram: BigramPair) -> None:
     assert json.loads(localspec("check", bigram.target, large, "--json", "--force"))["verdict"] == "identical"
     good = json.loads(localspec("check", large, bigram.target, "--json"))
     assert good["verdict"] == "identical" and not good["swapped"]
+
+
+def test_every_model_on_this_disk_has_a_reason(bigram: BigramPair, foreign: Path) -> None:
+    (foreign.parent / "broken.gguf").write_bytes(b"GGUF")
+    large, small = foreign.parent / "large.gguf", foreign.parent / "target.gguf"
+    write(large, english_table(), rows=SIZE + 100)
+    write(small, english_table())
+    answer = json.loads(localspec("check", small, "--all", "--json"))
+    verdicts = {Path(row["name"]).name: (row["verdict"], row["reason"]) for row in answer["drafts"]}
+    assert verdicts.keys() == {"foreign.gguf", "large.gguf"}
+    assert verdicts["large.gguf"] == ("swapped", "draft is larger than target; swap them")
+    assert verdicts["foreign.gguf"][0] == "refused" and "differ in text" in verdicts["foreign.gguf"][1]
+    assert "refused   " in localspec("check", small, "--all")
 
 
 def test_bad_files_are_usage_errors(bigram: BigramPair, tmp_path: Path) -> None:
@@ -106,3 +117,17 @@ def test_a_header_without_weights_is_cut_short(tmp_path: Path, bigram: BigramPai
     path = tmp_path / "short.gguf"
     path.write_bytes(header(tokens, types, [("blk.0.x", (32, 32), 1)]))
     assert "cut short" in localspec("check", bigram.target, path, code=2)
+
+
+def test_run_refuses_what_does_not_fit_before_loading(bigram: BigramPair) -> None:
+    arguments = ["run", bigram.target, "The", "--draft", bigram.draft, "--ctx", 2_000_000_000, "-n", "2"]
+    done = subprocess.run([*LOCALSPEC, *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 4 and done.stdout == ""
+    assert done.stderr.startswith("error: RAM needs ") and "localspec fit" in done.stderr
+
+
+def test_run_refuses_a_foreign_draft(bigram: BigramPair, foreign: Path) -> None:
+    arguments = ["run", bigram.target, "The", "--draft", foreign, "-n", "2"]
+    done = subprocess.run([*LOCALSPEC, *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3 and "cannot draft for" in done.stderr
+    assert "localspec check" in done.stderr and "\x1b" not in done.stderr

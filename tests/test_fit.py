@@ -1,14 +1,17 @@
-# ruff: noqa: E501 - tables
+
 """Memory plans: bytes against hand computations and libllama's own numbers, placements on simulated machines."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from localspec import placing
+from localspec.cli.pull import fit_lines
 from localspec.engine import probe
 from localspec.errors import InvalidInput
 from localspec.pairs import sizes
@@ -218,6 +221,19 @@ def test_libllamas_numbers_win_over_the_formula() -> None:
     known = {("qwen2.5-7B", 8192, "f16"): sizes.Measured(compute=123 * MIB, cache=0)}
     chosen = plan(model("7B"), None, cpu(32), measured=known)
     assert chosen.bytes_of("target", "compute") == 123 * MIB
+
+
+def test_a_split_model_is_judged_by_all_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = replace(model("32B"), split_count=5, tensors=model("32B").tensors[:50])
+    whole = sizes.whole(first, SHAPES["32B"].published)
+    assert sum(whole.layer_bytes) == pytest.approx(SHAPES["32B"].published, rel=1e-6)
+    assert sizes.whole(model("7B"), 5) is model("7B")
+    for ram, fits in ((16, False), (32, True)):
+        # What is free now does not matter: a download is for later.
+        monkeypatch.setattr(placing, "this_machine", lambda ram=ram: Machine(ram * GIB, GIB))
+        chosen = placing.plan_download(first, SHAPES["32B"].published, model("1.5B"), SHAPES["1.5B"].published)
+        assert chosen.fits == fits
+        assert ("does not fit this machine: RAM needs" in fit_lines(chosen)[0]) == (not fits)
 
 
 @pytest.mark.parametrize(

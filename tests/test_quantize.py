@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - tables
+
 """Quantizing: real small models through libllama, and nothing half-done under the final name, whatever happens."""
 
 from __future__ import annotations

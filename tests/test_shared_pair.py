@@ -1,6 +1,6 @@
 """A pair that shares most of its vocabulary really runs: what the draft may not propose never shows.
 
-The draft here *wants* to propose ids that mean something else to the target, and ids the target does not have.
+The draft here *wants* to propose ids that mean something else to the target, and ids it does not have.
 """
 
 from __future__ import annotations

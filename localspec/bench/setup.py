@@ -63,25 +63,23 @@ class Pair:
 
 def find_pair(asked: Asked) -> Pair | None:
     """Find and check the pair and every other draft; None when only addresses are measured."""
-    from localspec.session import check, find, plan
+    from localspec.session import prepare
 
     if asked.pair is None:
         return None
-    files = find(asked.pair, asked.load)
-    verdict = check(files, asked.load)
-    settings = plan(files, verdict, asked.load)
+    own = prepare(asked.pair, asked.load)
+    settings = own.settings
     longest = max((arm.length or 0 for arm in _sweep_arms(asked, True)), default=0)
     settings = replace(settings, max_draft_length=max(settings.max_draft_length, longest))
     drafts = {}
     if settings.draft is not None:
         drafts[""] = DraftFile(settings.draft, settings.masked_ids, settings.shared_rows)
     for name in asked.drafts:
-        other = find(asked.pair, replace(asked.load, draft=name))
-        found = plan(other, check(other, asked.load), asked.load)
+        found = prepare(asked.pair, replace(asked.load, draft=name)).settings
         if found.draft is None:
             raise InvalidInput(f"no draft model is meant by {name!r}", "Name files or models: --drafts a,b")
         drafts[name] = DraftFile(found.draft, found.masked_ids, found.shared_rows)
-    return Pair(files, settings, drafts)
+    return Pair(own.files, settings, drafts)
 
 
 def arms_of(asked: Asked, pair: Pair | None) -> tuple[Arm, ...]:

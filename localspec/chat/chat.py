@@ -49,9 +49,7 @@ class Busy(InvalidInput):
 class Chat:
     """One conversation at a time, its file, and the engine behind it."""
 
-    def __init__(
-        self, runner: Runner, store: SessionStore, settings: ChatSettings, system: str = ""
-    ) -> None:
+    def __init__(self, runner: Runner, store: SessionStore, settings: ChatSettings, system: str = "") -> None:
         self.runner = runner
         self.store = store
         self.settings = settings
@@ -86,6 +84,14 @@ class Chat:
             self._begin_file()
         self.runner.open(pair, options)
 
+    def unload(self) -> None:
+        """Give the memory back; `reload` brings the same pair again."""
+        self.runner.unload()
+
+    def reload(self) -> None:
+        if self.pair and self.options is not None:
+            self.runner.open(self.pair, self.options)
+
     def swap_draft(self, draft: str) -> None:
         """Another draft model (`none` for no one) beside the target, after the running answer."""
         if self.options is None:
@@ -116,7 +122,7 @@ class Chat:
         return self._answer()
 
     def regenerate(self, index: int | None = None) -> Turn:
-        """Answer again the last message, or the one that turn `index` belongs to. Raises Busy, InvalidInput."""
+        """Answer again the last message, or that of turn `index`. Raises Busy, InvalidInput."""
         self._refuse_if_busy()
         turns = self.conversation.turns
         last = len(turns) - 1 if index is None else index
@@ -128,7 +134,7 @@ class Chat:
         return self._answer()
 
     def take_back(self, index: int) -> str:
-        """Remove the message at or before turn `index` and all that follows; returns its text, to be edited."""
+        """Remove the message at or before turn `index` and all after it; returns its text, to be edited."""
         self._refuse_if_busy()
         turns = self.conversation.turns
         while index >= 0 and turns[index].role != "user":
@@ -143,7 +149,7 @@ class Chat:
         self.runner.stop()
 
     def ended(self, news: AnswerEnded) -> str:
-        """An answer ended. When it has not a word, it is taken back with its question, whose text is returned."""
+        """An answer ended. Without a word in it, it is taken back with its question (returned)."""
         turns = self.conversation.turns
         if news.answer.text or not turns or turns[-1].answer is not news.answer:
             return ""

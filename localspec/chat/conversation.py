@@ -62,7 +62,7 @@ class Conversation:
         return "\n\n".join(parts)
 
     def skip_oldest(self) -> int:
-        """Stop sending the oldest half of the turns, whole exchanges only; returns how many more are left out."""
+        """Stop sending the oldest half of the turns, whole exchanges only; how many more are left out."""
         sent = self._user_turns(self.turns[self.skipped :])
         if len(sent) < 2:
             return 0

@@ -1,4 +1,7 @@
-"""Chat templates for models whose file carries none. A person chooses once; the choice is remembered for that file."""
+"""Chat templates for models whose file carries none.
+
+A person chooses once; the choice is remembered for that file.
+"""
 
 from __future__ import annotations
 

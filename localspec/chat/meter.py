@@ -1,4 +1,7 @@
-"""Rounds to the numbers of the live panel. Counts in the engine's thread; the screen takes a reading now and then."""
+"""Rounds to the numbers of the live panel.
+
+Counts in the engine's thread; the screen takes a reading now and then.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ class Reading:
     """One look at a running or finished answer. Rates are tokens per second; None = unknown."""
 
     tokens: int = 0
+    rounds: int = 0
     rate_now: float | None = None
     rate: float | None = None
     """Of the answer so far, its first token not counted."""
@@ -115,6 +119,7 @@ class Meter:
         verified = sum(round_.verified for round_ in recent)
         return Reading(
             tokens=stats.emitted if stats else self._tokens,
+            rounds=self._rounds,
             rate_now=_shown(_ratio(sum(len(round_.emitted) for round_ in recent), self._recent_seconds)),
             rate=rate,
             plain_rate=plain,
@@ -125,7 +130,9 @@ class Meter:
             accepted=self._accepted,
             mean_length=_ratio(self._tokens, self._rounds),
             by_position=tuple(
-                kept / reached for kept, reached in zip(self._kept, list(self._reached), strict=False) if reached
+                kept / reached
+                for kept, reached in zip(self._kept, list(self._reached), strict=False)
+                if reached
             ),
             length_now=last.verified if last else None,
             drafter_now=last.drafter if last else "",

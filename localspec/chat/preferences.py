@@ -35,7 +35,7 @@ class Preferences:
 
 
 class PreferenceFile:
-    """Reads and writes them. A damaged file means defaults; one that cannot be written is no reason to stop."""
+    """Reads and writes them. A damaged file means defaults; one that cannot be written stops nothing."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or state_folder() / "chat.json"
@@ -78,8 +78,8 @@ class PromptHistory:
 
 def _from_json(value: dict[str, Any]) -> Preferences:
     preferences = Preferences()
-    for name, kind in (("theme", str), ("provenance", bool), ("panel", bool), ("last_pair", str), ("last_draft", str), ("system", str), ("templates", dict)):  # fmt: skip
-        if isinstance(value.get(name), kind):
+    for name in ("theme", "provenance", "panel", "last_pair", "last_draft", "system", "templates"):
+        if type(value.get(name)) is type(getattr(preferences, name)):
             preferences = replace(preferences, **{name: value[name]})
     return replace(
         preferences,

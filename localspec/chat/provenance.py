@@ -1,4 +1,4 @@
-"""An answer seen by origin: which words were guessed and kept, which the target wrote, which guesses it threw away."""
+"""An answer by origin: what was guessed and kept, what the target wrote, which guesses it threw away."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The thread that talks to the engine, so that a screen never waits for it.
 
-Work is queued and done in order: a message sent while models load waits for them, a draft swap asked for during an answer
-waits for its end. What happens is told to `tell`, called in this thread: it must only pass the news on.
+Work is queued and done in order: a message sent while models load waits for them, a draft swap asked for
+during an answer waits for its end. What happens is told to `tell`, called in this thread: it must only pass
+the news on.
 """
 
 from __future__ import annotations
@@ -85,7 +86,16 @@ class SwapFailed:
     error: Exception
 
 
-News = Opened | OpenFailed | AnswerBegan | AnswerEnded | DraftSwapped | SwapFailed | LoadProgress | PrefillProgress
+News = (
+    Opened
+    | OpenFailed
+    | AnswerBegan
+    | AnswerEnded
+    | DraftSwapped
+    | SwapFailed
+    | LoadProgress
+    | PrefillProgress
+)
 
 
 class Runner:
@@ -105,7 +115,8 @@ class Runner:
         self._closed = False
         self.meter = Meter()
         """Of the running or last answer."""
-        threading.Thread(target=self._run, name="localspec-engine", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="localspec-engine", daemon=True)
+        self._thread.start()
 
     @property
     def session(self) -> Session | None:
@@ -118,12 +129,16 @@ class Runner:
 
     def open(self, pair: str, options: LoadOptions) -> None:
         """Load a pair in place of the one that is open."""
+        self.unload()
+        self._work.put(lambda: self._do_open(pair, options))
+
+    def unload(self) -> None:
+        """End the engine's process, in the background."""
         self.stop()
         with self._lock:
             old, self._client, self._session = self._client, None, None
         if old is not None:
             threading.Thread(target=old.close, daemon=True).start()
-        self._work.put(lambda: self._do_open(pair, options))
 
     def ask(
         self, answer: Answer, make_request: Callable[[Session], GenerationRequest], writer: SessionWriter
@@ -160,6 +175,8 @@ class Runner:
             client, self._client = self._client, None
         if client is not None:
             client.close(_LAST_CHANCE_SECONDS)
+        self._work.put(lambda: None)
+        self._thread.join(_LAST_CHANCE_SECONDS)  # it writes down what there is of the answer
 
     # --- in the thread -------------------------------------------------------------------------------
 
@@ -211,7 +228,7 @@ class Runner:
             self._answer(answer, make_request, writer)
         except Exception as caught:
             error = caught
-            answer.fail(str(caught))
+            answer.fail("localspec was closed in the middle of this answer" if self._closed else str(caught))
         finally:
             self._answering = None
         if answer.tokens:
@@ -226,7 +243,7 @@ class Runner:
         session = self._session
         if session is None:
             raise LocalspecError("no model is loaded", "Choose a pair: F2")
-        changes = self._changes
+        changes: int | None = self._changes
         request = make_request(session)
         self.meter = meter = Meter(
             expects_draft=session.info.draft is not None and request.speculation.drafter in ("auto", "model")
@@ -245,12 +262,11 @@ class Runner:
                 recorder.save()
             elif isinstance(event, PrefillProgress):
                 self._news(event)
-            if changes != self._changes:
-                # Something was changed between the request and the engine's taking it up.
-                changes = self._changes
+            if changes is not None and changes != self._changes:
+                # What was changed between the request and its taking up did not reach the engine.
                 newest = make_request(session)
                 self.change(newest.speculation, newest.sampler)
-                changes = self._changes
+            changes = None
 
     def _do_swap(self, draft: str, options: LoadOptions) -> None:
         session = self._session

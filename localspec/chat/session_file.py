@@ -9,13 +9,15 @@
     {"kind": "keep", "turns": 4}                                              later turns were replaced
     {"kind": "skip", "turns": 2}     {"kind": "title", "title": "..."}        {"kind": "models", ...}
 
-A process that is killed loses what it had not written yet, at most half a second; a last line that was cut is passed over.
+A process that is killed loses what it had not written yet, at most half a second. A last line that was cut
+is passed over.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
@@ -67,6 +69,8 @@ class SessionWriter:
         self.meta = meta
         self.fault = ""
         self._file: BinaryIO | None = None
+        self._closed = False
+        self._lock = threading.Lock()  # people's turns and answers come from two threads
 
     def system(self, text: str) -> None:
         self._append("system", text=text)
@@ -88,8 +92,8 @@ class SessionWriter:
     def end(self, answer: Answer) -> None:
         stats = asdict(answer.stats) if answer.stats is not None else None
         self._append("end", reason=answer.reason, text=answer.text, note=answer.note, stats=stats)
-        if self._file is not None:
-            with suppress(OSError):
+        with self._lock, suppress(OSError):
+            if self._file is not None:
                 os.fsync(self._file.fileno())
 
     def keep(self, turns: int) -> None:
@@ -107,23 +111,32 @@ class SessionWriter:
         self._append("models", target=target, draft=draft)
 
     def close(self) -> None:
+        """Whatever comes later is not written."""
+        with self._lock:
+            self._closed = True
+            self._let_go()
+
+    def _let_go(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def _append(self, kind: str, **values: Any) -> None:
-        if self.fault:
-            return
+        with self._lock:
+            if not self.fault and not self._closed:
+                self._write({"kind": kind} | values)
+
+    def _write(self, value: dict[str, Any]) -> None:
         try:
             if self._file is None:
                 self._file = _open_for_appending(self.path)
                 if self._file.tell() == 0:
                     self._file.write(_line({"kind": "session", "schema": SCHEMA} | asdict(self.meta)))
-            self._file.write(_line({"kind": kind} | values))
+            self._file.write(_line(value))
         except (OSError, InvalidInput) as error:
             reason = error.message if isinstance(error, InvalidInput) else error.strerror or error
             self.fault = f"this conversation is not being saved: {reason}"
-            self.close()
+            self._let_go()
 
 
 def read_session(path: Path) -> SavedSession:
@@ -134,7 +147,9 @@ def read_session(path: Path) -> SavedSession:
             for number, (offset, line) in enumerate(_lines(file)):
                 reader.take(number, offset, line)
     except OSError as error:
-        raise UnreadableFile(f"{path} cannot be read: {error.strerror}", "See: localspec chat, then F3") from None
+        raise UnreadableFile(
+            f"{path} cannot be read: {error.strerror}", "See: localspec chat, then F3"
+        ) from None
     return reader.done()
 
 
@@ -159,7 +174,9 @@ class _Reader:
         if number == 0:
             self._meta = self._checked_meta(value, kind)
         elif kind:
-            with suppress(KeyError, TypeError, ValueError, AttributeError):  # one damaged line costs that line
+            with suppress(
+                KeyError, TypeError, ValueError, AttributeError
+            ):  # one damaged line costs that line
                 self._apply(kind, value)
 
     def done(self) -> SavedSession:
@@ -174,8 +191,12 @@ class _Reader:
         if kind != "session":
             raise UnreadableFile(f"{self._path} is no session of localspec", "See: localspec chat, then F3")
         if value.get("schema") != SCHEMA:
-            raise UnreadableFile(f"{self._path} was written by another version of localspec", "Update localspec")
-        return SessionMeta(str(value.get("created", "")), str(value.get("pair", "")), str(value.get("draft", "")))
+            raise UnreadableFile(
+                f"{self._path} was written by another version of localspec", "Update localspec"
+            )
+        return SessionMeta(
+            str(value.get("created", "")), str(value.get("pair", "")), str(value.get("draft", ""))
+        )
 
     def _apply(self, kind: str, value: dict[str, Any]) -> None:
         conversation = self._conversation
@@ -235,7 +256,9 @@ def _load_details(path: Path, places: list[tuple[int, int]]) -> Details:
             with suppress(ValueError, KeyError, TypeError, IndexError):
                 value = json.loads(file.read(length))
                 steps += [_step(row) for row in value["rounds"]]
-                tokens += [Token(int(id_), _LETTERS[letter], str(text)) for id_, letter, text in value["tokens"]]
+                tokens += [
+                    Token(int(id_), _LETTERS[letter], str(text)) for id_, letter, text in value["tokens"]
+                ]
     return tokens, steps
 
 
@@ -289,7 +312,7 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _open_for_appending(path: Path) -> BinaryIO:
-    """Locked against a second writer, and after a torn last line on a new one. Raises InvalidInput, OSError."""
+    """Locked against a second writer; after a torn line on a new one. Raises InvalidInput, OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     file = open(path, "a+b", buffering=0)  # noqa: SIM115 - the writer closes it
     try:
@@ -308,7 +331,9 @@ def _open_for_appending(path: Path) -> BinaryIO:
 def _lock(file: Any, path: Path) -> None:
     try:
         import fcntl
-    except ImportError:  # Windows: two writers would interleave whole lines, which reads back as one conversation
+    except (
+        ImportError
+    ):  # Windows: two writers would interleave whole lines, which reads back as one conversation
         return
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -7,6 +7,7 @@ import secrets
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -43,18 +44,19 @@ class SessionStore:
         name = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}{SUFFIX}"
         return SessionWriter(self.folder / name, SessionMeta(now.isoformat(timespec="seconds"), pair, draft))
 
-    def list(self, limit: int = 500) -> list[SessionSummary]:
+    def newest(self, limit: int = 500) -> list[SessionSummary]:
         """The newest first."""
         found = []
         for path in self.folder.glob("*" + SUFFIX):
             with suppress(OSError):
                 found.append((path.stat().st_mtime, path))
         found.sort(reverse=True)
-        return [summary for _, path in found[:limit] if (summary := _summary(path)) is not None]
+        summaries = (summary for _, path in found if (summary := _summary(path)) is not None)
+        return list(islice(summaries, limit))
 
     def find(self, name: str) -> Path:
         """A file's path, a session's name, or `last`. Raises UnknownName."""
-        if name == "last" and (newest := self.list(1)):
+        if name == "last" and (newest := self.newest(1)):
             return newest[0].path
         for path in (Path(name), self.folder / name, self.folder / (name + SUFFIX)):
             if path.is_file():
@@ -86,7 +88,9 @@ def _summary(path: Path) -> SessionSummary | None:
         data, data.find(b"\n" + _MESSAGE)
     ).get("text", "")
     flat = " ".join(str(title).split())
-    return SessionSummary(path, flat[:200] or "(empty)", str(meta.get("pair", "")), found.st_mtime, found.st_size)
+    return SessionSummary(
+        path, flat[:200] or "(empty)", str(meta.get("pair", "")), found.st_mtime, found.st_size
+    )
 
 
 def _line_at(data: bytes, newline: int) -> dict[str, Any]:

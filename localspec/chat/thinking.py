@@ -18,7 +18,7 @@ class Split:
 
 
 def split_thoughts(text: str) -> Split:
-    """Thoughts and answer. Some templates write the opening tag themselves: then only the closing one is seen."""
+    """Thoughts and answer. Where the template writes the opening tag, only the closing one is seen."""
     body = text.lstrip()
     if body.startswith(OPEN):
         thoughts, closed, answer = body[len(OPEN) :].partition(CLOSE)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from localspec.bench.setup import Asked, Pair
 
 
-class NumberList(click.ParamType):
+class NumberList(click.ParamType[Any]):
     """Numbers with commas between them, as a tuple."""
 
     def __init__(self, kind: type[int] | type[float], low: float) -> None:
@@ -40,7 +40,7 @@ class NumberList(click.ParamType):
         return numbers
 
 
-class Minutes(click.ParamType):
+class Minutes(click.ParamType[Any]):
     """`30`, `30m`, `90s`, as seconds."""
 
     name = "minutes"
@@ -313,13 +313,12 @@ def _write_files(run: BenchRun, report: Report, path: Path, values: dict[str, An
     from localspec.bench.render.table import markdown_report
 
     storage.save(path, run, report)
-    for name, text in (
-        ("html_file", lambda: html_report(run, report)),
-        ("md_file", lambda: markdown_report(run, report)),
-        ("csv_file", lambda: csv_report(run)),
-    ):
-        if values[name] is not None:
-            Path(values[name]).write_text(text(), "utf-8")
+    if values["html_file"] is not None:
+        Path(values["html_file"]).write_text(html_report(run, report), "utf-8")
+    if values["md_file"] is not None:
+        Path(values["md_file"]).write_text(markdown_report(run, report), "utf-8")
+    if values["csv_file"] is not None:
+        Path(values["csv_file"]).write_text(csv_report(run), "utf-8")
     if not values["quiet"]:
         print(f"saved: {path}", file=sys.stderr)
 
@@ -327,11 +326,12 @@ def _write_files(run: BenchRun, report: Report, path: Path, values: dict[str, An
 def _store(run: BenchRun, report: Report, pair: Pair) -> None:
     """Keep the verdict with the pair; a run without one leaves what was known."""
     from localspec import verdicts
+    from localspec.bench.environment import device_lines
     from localspec.bench.outcome import bench_record
 
     record = bench_record(run, report)
     if record:
-        device = verdicts.device_name(pair.settings.gpu_layers, tuple(run.environment.get("devices", ())))
+        device = verdicts.device_name(pair.settings.gpu_layers, device_lines())
         verdicts.store(pair.files.target, pair.files.draft, device, bench=record)
 
 

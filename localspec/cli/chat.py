@@ -19,8 +19,12 @@ from localspec.terminal import is_terminal
 @cli_options.sampling_options
 @cli_options.option("--system", metavar="TEXT", help="System prompt.")
 @cli_options.option("--raw", is_flag=True, help="Send the text as it is, without the chat template.")
-@cli_options.option("--template-arg", type=cli_options.KeyValue(), multiple=True, help="Value for the chat template; may be repeated.")  # fmt: skip
-@cli_options.option("--session", metavar="NAME", help="Go on with a saved conversation: a file, a name or `last`.")
+@cli_options.option(
+    "--template-arg", type=cli_options.KeyValue(), multiple=True, help="Value for the chat template."
+)
+@cli_options.option(
+    "--session", metavar="NAME", help="Go on with a saved conversation: a file, a name or `last`."
+)
 @cli_options.option("--verbose", "-v", is_flag=True, help="Tracebacks of errors.")
 def chat(pair: str | None, **values: Any) -> int:
     """Open the terminal UI with PAIR, or with the pair that was used last.
@@ -38,7 +42,11 @@ def chat(pair: str | None, **values: Any) -> int:
         cli_options.refuse_loading_options()
         pair = url if is_url(url) else f"http://{url}"
     start = Start(
-        pair or "", cli_options.load_options(values), _settings(values), values["system"], values["session"] or ""
+        pair or "",
+        cli_options.load_options(values),
+        _settings(values),
+        values["system"],
+        values["session"] or "",
     )
     return run_app(start)
 
@@ -74,7 +82,16 @@ def _settings(values: dict[str, Any]) -> Any:
 
 
 _SAMPLER_FIELDS = {
-    "temp": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p", "repeat_penalty": "repeat_penalty",
-    "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty", "repeat_last_n": "penalty_window",
-    "logit_bias": "logit_bias", "seed": "seed", "sampling": "mode", "draft_temp": "draft_temperature",
-}  # fmt: skip
+    "temp": "temperature",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "repeat_penalty": "repeat_penalty",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "repeat_last_n": "penalty_window",
+    "logit_bias": "logit_bias",
+    "seed": "seed",
+    "sampling": "mode",
+    "draft_temp": "draft_temperature",
+}

@@ -31,6 +31,7 @@ _SUMMARY = {
 @click.argument("target")
 @click.argument("draft", required=False)
 @cli_options.option("--draft", "named_draft", metavar="D", help="The same as the second argument.")
+@cli_options.option("--all", "every", is_flag=True, help="Every model on this disk as a draft, one line each.")
 @cli_options.option("--force", is_flag=True, help="Exit 0 although the draft is larger than its target.")
 @cli_options.option("--cache-dir", metavar="DIR", help="Folder of the model files.")
 @cli_options.output_options
@@ -43,6 +44,8 @@ def check(target: str, draft: str | None, **values: Any) -> int:
     from localspec.pairs.split_files import read_model
 
     folder = Path(values["cache_dir"]) if values["cache_dir"] else None
+    if values["every"]:
+        return _check_all(resolve.find_pair(target, "none", cache_folder=folder), values["as_json"])
     files = resolve.find_pair(target, draft or values["named_draft"], cache_folder=folder)
     if not files.draft_files:
         why = files.why_no_draft or "none is known"
@@ -58,24 +61,56 @@ def check(target: str, draft: str | None, **values: Any) -> int:
 
 
 def would_work(target: ModelInfo, files: PairFiles) -> list[str]:
-    """Drafts that may serve `target`, the smallest first: pulled ones, and files beside the pair."""
+    """Names of drafts that may serve `target`, the smallest first."""
+    from localspec.pairs import compat
+
+    names = {info.source: name for name, info in on_disk(files)}
+    working = compat.drafts_that_work(target, [info for _, info in on_disk(files)])
+    return [names[info.source] for info, _ in working]
+
+
+def on_disk(files: PairFiles) -> list[tuple[str, ModelInfo]]:
+    """Models that were pulled or imported, and files beside the pair, each once: (name, header)."""
     from localspec.errors import LocalspecError
-    from localspec.pairs import compat, resolve
+    from localspec.pairs import resolve
     from localspec.pairs.split_files import local_set, read_model
 
     found: dict[str, tuple[Path, ...]] = {name: paths for name, paths in resolve.models_on_disk()}
     for folder in {path.parent for path in (*files.target_files, *files.draft_files)}:
         for path in sorted(folder.glob("*.gguf"))[:50]:
             found.setdefault(str(path), (path,))
-    candidates = {}
+    candidates: dict[str, tuple[str, ModelInfo]] = {}
     for name, paths in found.items():
         try:
             info = read_model(local_set(paths[0]))
         except LocalspecError:
             continue  # another report will say what is wrong with that file
-        candidates[info.source] = (name, info)
-    working = compat.drafts_that_work(target, [info for _, info in candidates.values()])
-    return [candidates[info.source][0] for info, _ in working]
+        candidates.setdefault(info.source, (name, info))
+    return list(candidates.values())
+
+
+def _check_all(files: PairFiles, as_json: bool) -> int:
+    """Every model on this disk as a draft of one target, with the reason that decides."""
+    from localspec.pairs import compat
+    from localspec.pairs.split_files import read_model
+
+    target = read_model(files.target_files)
+    rows = []
+    for name, info in on_disk(files):
+        if info.source != target.source:
+            verdict = compat.check(target, info)
+            worst = verdict.worst()
+            state = "swapped" if verdict.swapped and verdict.kind != "refused" else verdict.kind
+            rows.append({"name": name, "verdict": state, "reason": worst.detail if worst else ""})
+    rows.sort(key=lambda row: ["identical", "shared", "swapped", "refused"].index(row["verdict"]))
+    if as_json:
+        print(json.dumps({"schema": SCHEMA, "drafts": rows}, ensure_ascii=False))
+        return 0
+    for row in rows:
+        print(f"{row['verdict']:9} {one_line(row['name'], 80)}")
+        if row["reason"]:
+            print(f"{'':9} {one_line(row['reason'])}")
+    return 0
 
 
 def report(verdict: Verdict, works: list[str]) -> dict[str, Any]:

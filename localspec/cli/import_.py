@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from localspec.cli import options as cli_options
 from localspec.errors import InvalidInput
 from localspec.terminal import one_line
+
+if TYPE_CHECKING:
+    from localspec.pairs.imports import Found
+    from localspec.pairs.store import Store
 
 
 @click.command("import", short_help="Use models of other programs")
@@ -20,15 +25,14 @@ from localspec.terminal import one_line
 def import_models(where: str, **values: Any) -> int:
     """Register the models at WHERE: lmstudio, ollama, llama.cpp, a folder or a file. Nothing is copied."""
     from localspec.pairs.catalog import load_catalog
-    from localspec.pairs.imports import find_models, lock_of
+    from localspec.pairs.imports import find_models
     from localspec.pairs.store import Store
 
     found = find_models(where, load_catalog())
     good = [one for one in found if one.info is not None]
     store = Store()
     if not values["dry_run"]:
-        for one in good:
-            store.save(lock_of(one, where))
+        good = [register(one, where, store) for one in good]
     if values["as_json"]:
         rows = [
             {"name": one.name, "files": list(map(str, one.paths)), "problem": one.problem or None}
@@ -44,3 +48,15 @@ def import_models(where: str, **values: Any) -> int:
     if not good:
         raise InvalidInput(f"no model that can be used at {where}", "Name a folder with .gguf files")
     return 0
+
+
+def register(found: Found, where: str, store: Store) -> Found:
+    """Save the model's lock, under a name that no other model has."""
+    from localspec.pairs.imports import lock_of
+
+    one, number = found, 1
+    while (other := store.find(one.name)) and other.target.paths() != one.paths:
+        number += 1
+        one = replace(found, name=f"{found.name}-{number}")
+    store.save(lock_of(one, where))
+    return one

@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench": ("localspec.cli.bench:bench", "Plain against speculative, by kind of text"),
     "serve": ("localspec.cli.serve:serve", "Serve the pair to other programs over HTTP"),
     "export": ("localspec.cli.export:export", "The same pair in another engine"),
+    "audit": ("localspec.cli.audit:audit", "Is the output really the target's, here?"),
     "demo": ("localspec.cli.demo:demo", "Show the main job on a small model, no hub needed"),
     "pull": ("localspec.cli.pull:pull", "Download a target and its draft, checked before the first gigabyte"),
     "list": ("localspec.cli.list:list_pairs", "The pairs on this disk"),
@@ -44,6 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "localspec.cli.import_:import_models",
         "Use models of LM Studio, Ollama, llama.cpp or a folder",
     ),
+    "simulate": ("localspec.cli.simulate:simulate", "For developers: draft-length policies on recorded texts"),
 }
 
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localspec.cli import options as cli_options
-from localspec.errors import Cancelled, DownloadFailed
+from localspec.errors import Cancelled, DoesNotFit, DownloadFailed
 from localspec.terminal import one_line, row
 
 if TYPE_CHECKING:
+    from localspec.pairs.fit_records import FitPlan
     from localspec.pairs.pull import Puller, PullPlan, PullRequest, Side
     from localspec.pairs.store import PairLock
 
@@ -30,7 +31,7 @@ _YES = ("1", "ON", "YES", "TRUE")  # as the hub client reads it
 @cli_options.option("--revision", default="main", metavar="R", help="Branch, tag or commit of the target.")
 @cli_options.option("--as", "alias", default="", metavar="NAME", help="Name the pair.")
 @cli_options.option("--dry-run", is_flag=True, help="Print the exact files and sizes, download nothing.")
-@cli_options.option("--force", is_flag=True, help="Go on when the disk looks too small.")
+@cli_options.option("--force", is_flag=True, help="Go on when disk or memory look too small.")
 @cli_options.option("--offline", is_flag=True, help="Only check what is on this disk.")
 @cli_options.cache_option
 @cli_options.output_options
@@ -40,6 +41,7 @@ def pull(target: str, **values: Any) -> int:
     TARGET is a catalog name (qwen2.5-7b, qwen2.5-7b-q8), hf:owner/repo[:quant or file], or a GGUF file.
     Both headers are read and compared first; an interrupted pull goes on where it stopped.
     """
+    from localspec.pairs.fit_records import lacking
     from localspec.pairs.hub import HubUnreachable
     from localspec.pairs.pull import Puller
 
@@ -56,12 +58,18 @@ def pull(target: str, **values: Any) -> int:
             print(f"note: {one_line(error.message)}", file=sys.stderr)
             return _say_complete(lock, values)
         raise
+    placed = _fit(plan)
     if values["dry_run"]:
-        _print_plan(plan, values)
+        _print_plan(plan, placed, values)
         plan.discard()
         return 0
     if not values["quiet"]:
-        print("\n".join(plan_lines(plan)), file=sys.stderr)
+        print("\n".join([*plan_lines(plan), *fit_lines(placed)]), file=sys.stderr)
+    if not placed.fits and not values["force"]:
+        plan.discard()
+        raise DoesNotFit(
+            f"{target} does not fit this machine: {lacking(placed)}", "Pull a smaller one, or use --force"
+        )
     return _download(puller, plan, values)
 
 
@@ -118,11 +126,30 @@ def run_command(lock: PairLock) -> str:
     return f'localspec run {one_line(lock.short_name)} "..."'
 
 
-def _print_plan(plan: PullPlan, values: dict[str, Any]) -> None:
+def _print_plan(plan: PullPlan, placed: FitPlan, values: dict[str, Any]) -> None:
     if values["as_json"]:
-        print(json.dumps(plan_json(plan)))
+        print(json.dumps(plan_json(plan) | {"fits": placed.fits, "fit_bytes": placed.used}))
     else:
-        print("\n".join(plan_lines(plan)))
+        print("\n".join([*plan_lines(plan), *fit_lines(placed)]))
+
+
+def _fit(plan: PullPlan) -> FitPlan:
+    """Where the pair would go on this machine, if nothing else ran."""
+    from localspec.placing import plan_download
+
+    target, draft = plan.target, plan.draft
+    smaller = (draft.info, draft.size) if draft is not None else (None, 0)
+    return plan_download(target.info, target.size, *smaller)
+
+
+def fit_lines(placed: FitPlan) -> list[str]:
+    """Whether it fits, for people."""
+    from localspec.pairs.fit_records import lacking, size_text
+
+    if not placed.fits:
+        return [f"fit     does not fit this machine: {lacking(placed)}"]
+    lines = [f"fit     fits this machine: {size_text(placed.used)} with {placed.context:,} tokens of context"]
+    return lines + [f"        {step.name}: {step.detail}" for step in placed.steps]
 
 
 def plan_lines(plan: PullPlan) -> list[str]:

@@ -115,5 +115,10 @@ def clock(seconds: int) -> str:
 
 
 def _short(one: Transfer) -> str:
-    name = one.item.path.rpartition("/")[2]
-    return name if len(name) <= _NAME else f"{name[: _NAME // 2 - 1]}…{name[-_NAME // 2 :]}"
+    """The file's name in few columns: its beginning, which tells models apart, its quant, its shard."""
+    from localspec.pairs.listing import shard_of
+
+    stem, number, count = shard_of(one.item.path.rpartition("/")[2].removesuffix(".gguf"))
+    shard = f" {number}/{count}" if count > 1 else ""
+    columns = _NAME - len(shard)
+    return (stem if len(stem) <= columns else f"{stem[: columns - 9]}…{stem[-8:]}") + shard

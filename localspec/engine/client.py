@@ -21,6 +21,7 @@ from typing import Any
 from localspec.engine import commands
 from localspec.engine.cancel import CancelFlag, new_shared_flag_file
 from localspec.engine.engine import EngineInfo
+from localspec.engine.inspection import Question
 from localspec.engine.records import Event, Finished, LoadProgress
 from localspec.engine.settings import (
     GenerationRequest,
@@ -92,6 +93,13 @@ class EngineClient:
             finally:
                 if not ended:
                     self._drain()
+
+    def inspect(self, question: Question) -> Any:
+        """Answer one question of `engine.inspection`; blocks."""
+        with self._command(commands.Inspect(question)):
+            while not isinstance(message := self._next(), commands.Inspected):
+                pass
+            return message.answer
 
     def cancel(self) -> None:
         """Stop what is running, also a load or the middle of a prefill."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from localspec.engine.engine import EngineInfo
+from localspec.engine.inspection import Question
 from localspec.engine.settings import (
     GenerationRequest,
     LoadSettings,
@@ -28,6 +30,13 @@ class Generate:
     """Make an answer; answered by events, then Finished or Failed."""
 
     request: GenerationRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect:
+    """Answer a question about the loaded models; answered by Inspected or Failed."""
+
+    question: Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +66,13 @@ class Loaded:
     """Models are ready."""
 
     info: EngineInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """The answer to Inspect."""
+
+    answer: Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,15 @@
 """What things cost here, in seconds: measured at load on a few widths, and by every round since.
 
-    costs = calibrate(time_pass, time_draft_step)
-    costs.observe(round)
-    costs.round_seconds(rows=4, position=900)   # a target pass of 4 rows and the host's work around it
-    costs.plain_seconds(range(900, 950))        # what these 50 tokens would have taken without drafts
+costs = calibrate(time_pass, time_draft_pass)
+costs.observe(round)
+costs.round_seconds(rows=4, position=900)   # a target pass of 4 rows and the host's work around it
+costs.plain_seconds(range(900, 950))        # what these 50 tokens would have taken without drafts
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from statistics import median
+from statistics import median, median_low
 from typing import TYPE_CHECKING, Any
 
 from localspec.engine.pass_times import MAX_ROWS, PassTimes
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 CALIBRATED_ROWS = (1, 2, 4, 8)
 """Widths timed at load; the others are interpolated, and learned when they are used."""
+
+CALIBRATED_DRAFT_ROWS = (1, 16)
+"""A draft step, and catching up."""
 
 _REPEATS = 3
 _LEAST_BUDGET = 2.0  # seconds
@@ -41,12 +44,13 @@ class Costs:
         """Sampling, rewinding and bookkeeping, per row of a round."""
         self.last_rows = 1
         """Width of the latest target pass."""
-        self._same_width = self._other_width = 0.0  # how far passes were from what was expected, in log seconds
+        # How far passes of the last one's width, and of another, were from what was expected, in log seconds.
+        self._same_width = self._other_width = 0.0
 
     @property
     def known(self) -> bool:
         """Whether the target was ever timed; decisions by time need that."""
-        return self.target.known
+        return bool(self.target.curve)
 
     def verify_seconds(self, rows: int, position: int) -> float:
         """A target pass of `rows` rows at this depth of context."""
@@ -58,7 +62,7 @@ class Costs:
 
     @property
     def switch_share(self) -> float:
-        """What a pass takes longer when its width is not the last one's (graphs are rebuilt), as a share of it."""
+        """What a pass takes longer, as a share, when its width is not the last one's: graphs are rebuilt."""
         return max(0.0, self._other_width - self._same_width - _SWITCH_DOUBT)
 
     def draft_step_seconds(self, position: int) -> float:
@@ -75,11 +79,8 @@ class Costs:
         """What plain decoding takes for one token at each of these positions, on the machine as it is now."""
         return sum(self.round_seconds(1, position) for position in positions)
 
-    def observe(self, round_: Round, draft_passes: int | None = None) -> None:
-        """Learn from a finished round. `draft_passes`: where one more was run than guesses were made.
-
-        Round 0 is the end of prefill and says nothing about decoding.
-        """
+    def observe(self, round_: Round) -> None:
+        """Learn from a finished round. Round 0 is the end of prefill and says nothing about decoding."""
         if round_.index == 0:
             return
         rows = round_.verified + 1
@@ -97,8 +98,9 @@ class Costs:
         else:
             self.host_row_seconds = min(host, 0.05 * self.round_seconds(1, round_.position))
         if round_.catch_up_rows:
-            passes = len(round_.drafted) if draft_passes is None else draft_passes
-            self._observe_draft(round_.catch_up_rows, passes, round_.position, round_.draft_seconds)
+            self._observe_draft(
+                round_.catch_up_rows, len(round_.drafted), round_.position, round_.draft_seconds
+            )
 
     def observe_catch_up(self, rows: int, position: int, seconds: float) -> None:
         """Learn from a draft pass that only caught up (its share of a prefill, for example)."""
@@ -108,7 +110,7 @@ class Costs:
         """A round's draft passes are timed together: the first of `first_rows` rows, the others of one."""
         if passes < 1 or seconds <= 0:
             return
-        if passes == 1 or not self.draft.known:
+        if passes == 1 or not self.draft.curve:
             self.draft.observe(first_rows if passes == 1 else 1, position, seconds / passes)
             return
         step = self.draft.seconds(1, position)
@@ -144,13 +146,13 @@ class Costs:
 
 def calibrate(
     time_pass: Callable[[int], float],
-    time_draft_step: Callable[[], float] | None = None,
+    time_draft_pass: Callable[[int], float] | None = None,
     budget_seconds: float | None = None,
 ) -> Costs:
-    """Time a few widths of the target and the draft's step; within `budget_seconds` after a warm-up pass.
+    """Time a few widths of both models; within `budget_seconds` after one warm-up pass of each.
 
-    The callables run one pass and return its seconds. The default budget is the larger of 2 s and 10 plain steps.
-    Narrow widths come first; a width that would not fit in what is left is not timed.
+    The callables run one pass of so many rows and return its seconds. The default budget is the larger of 2 s
+    and 10 plain steps. Narrow widths come first; a width that would not fit in what is left is not timed.
     """
     costs = Costs()
     time_pass(1)
@@ -158,11 +160,12 @@ def calibrate(
     budget = max(_LEAST_BUDGET, _BUDGET_STEPS * first) if budget_seconds is None else budget_seconds
     spent = first
     costs.target.set(1, first)
-    if time_draft_step is not None:
-        time_draft_step()
-        steps = [time_draft_step() for _ in range(_REPEATS)]
-        spent += sum(steps)
-        costs.draft.set(1, median(steps))
+    if time_draft_pass is not None:
+        time_draft_pass(1)
+        for rows in CALIBRATED_DRAFT_ROWS:
+            passes = [time_draft_pass(rows) for _ in range(_REPEATS)]
+            spent += sum(passes)
+            costs.draft.set(rows, median(passes))
     times: dict[int, list[float]] = {1: [first]}
     for repeat in range(_REPEATS):
         for rows in CALIBRATED_ROWS:
@@ -173,7 +176,7 @@ def calibrate(
             seconds = time_pass(rows)
             spent += seconds
             times.setdefault(rows, []).append(seconds)
-            costs.target.set(rows, median(times[rows]))
+            costs.target.set(rows, median_low(times[rows]))
     return costs
 
 

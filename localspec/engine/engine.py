@@ -12,14 +12,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from localspec.engine import inspection
 from localspec.engine.cancel import CancelFlag
 from localspec.engine.controller import Choice, Controller, FixedController
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter, common_length
 from localspec.engine.generate import Drafters, Generation, Limits
 from localspec.engine.grammar import plain_controller
+from localspec.engine.inspection import Question
 from localspec.engine.llama.context import Context, ContextSettings
 from localspec.engine.llama.grammar import LlamaGrammar
 from localspec.engine.llama.weights import Placement, Weights
@@ -159,7 +161,7 @@ class Engine:
             self._held,
             vocabulary.suppressed,
             ends,
-            grammar,
+            grammar=grammar,
         )
         try:
             yield from generation.run()
@@ -168,6 +170,29 @@ class Engine:
             self._generation = None
             if grammar is not None:
                 grammar.close()
+
+    def inspect(self, question: Question) -> Any:
+        """Answer one question of `engine.inspection`. Raises EngineError, InvalidInput."""
+        if self._generation is not None:
+            raise EngineError("an answer is being made", "Ask when it is done")
+        self._forget()
+        vocabulary = self._target_weights.vocabulary
+        match question:
+            case inspection.Encode(request):
+                return tuple(self.encode(request))
+            case inspection.Facts():
+                return inspection.VocabularyFacts(
+                    tuple(sorted(vocabulary.end_tokens)), tuple(vocabulary.suppressed)
+                )
+            case inspection.Passes(part):
+                context = self._target if part == "target" else self._draft_context
+                if context is None:
+                    raise EngineError("no draft model is loaded")
+                return inspection.passes(context, question)
+            case inspection.Propose():
+                if self._drafter is None:
+                    raise EngineError("no draft model is loaded")
+                return inspection.propose(self._drafter, question, vocabulary.end_tokens)
 
     def change(self, speculation: SpeculationSettings | None, sampler: SamplerSettings | None) -> None:
         """From the next round of the answer being made on; may be called from another thread."""

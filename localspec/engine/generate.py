@@ -21,7 +21,7 @@ from localspec.engine.drafters.model import ModelDrafter, common_length
 from localspec.engine.grammar import Grammar, mask, needed
 from localspec.engine.metrics import StatsBuilder
 from localspec.engine.model import Model, TextVocabulary
-from localspec.engine.noise import Chance, Coupled, Rejection
+from localspec.engine.noise import new_chance
 from localspec.engine.records import (
     Draft,
     Event,
@@ -110,7 +110,7 @@ class Generation:
         self._settings = sampler
         self._sampler = Sampler(sampler, banned=suppressed)
         self._grammar = grammar
-        self._chance = _chance(sampler)
+        self._chance = new_chance(sampler)
         self._changes: list[tuple[Controller | None, Drafters | None, SamplerSettings | None]] = []
         self._stream = TextStream(vocabulary.token_bytes, limits.stop)
         self._tokens = list(prompt)
@@ -284,7 +284,7 @@ class Generation:
             if sampler is not None:
                 self._sampler = Sampler(sampler, banned=self._suppressed)
                 if (sampler.coupled, sampler.seed) != (self._settings.coupled, self._settings.seed):
-                    self._chance = _chance(sampler)
+                    self._chance = new_chance(sampler)
                 self._settings = sampler
                 if self._drafters.model is not None:
                     self._drafters.model.configure(sampler, self._ends)
@@ -368,15 +368,6 @@ class _Clock:
 
 
 _NO_DRAFT = Draft((), "none", ())
-
-
-def _chance(sampler: SamplerSettings) -> Chance:
-    if sampler.coupled and not sampler.greedy:
-        seed = (
-            sampler.seed if sampler.seed is not None else int(np.random.SeedSequence().generate_state(1)[0])
-        )
-        return Coupled(seed)
-    return Rejection(sampler.seed)
 
 
 def _only_known(draft: Draft, n_vocab: int) -> Draft:

@@ -1,9 +1,10 @@
 """Machines to simulate: how long passes take there, relative to one plain step of the target.
 
-The two-core machine was measured (Qwen2.5-Coder-1.5B target, 0.5B Q4_0 draft, llama.cpp on CPU, AVX-512). The others
-are estimates: plain step = bytes of the weights / memory bandwidth / 0.7; draft step = the same for the draft plus
-launch overhead; rows from kernel structure (CUDA matrix-vector kernels serve up to 8 rows, then matrix-matrix ones
-take over; Metal has small-batch kernels for 2..8 rows that cost a little each; CPUs run out of arithmetic).
+The two-core machine was measured (Qwen2.5-Coder-1.5B target, 0.5B Q4_0 draft, llama.cpp on CPU, AVX-512).
+The others are estimates: plain step = bytes of the weights / memory bandwidth / 0.7; draft step = the same
+for the draft plus launch overhead; rows from kernel structure (CUDA matrix-vector kernels serve up to 8
+rows, then matrix-matrix ones take over; Metal has small-batch kernels for 2..8 rows that cost a little
+each; CPUs run out of arithmetic).
 """
 
 from __future__ import annotations
@@ -76,23 +77,30 @@ PROFILES = (
     MachineProfile("rtx3060-7b-0.5b", 0.0187, _CUDA_SMALL, 0.12, 0.06, host_row=0.004, rebuild=0.01),
     MachineProfile("m3-7b-1.5b", 0.067, _METAL, 0.28, 0.2, host_row=0.001, context_growth=0.02),
     MachineProfile(
-        "laptop-cpu-7b-0.5b", 0.11, _LAPTOP, 0.11, 0.4, noise=0.06, spike_chance=0.01, context_growth=0.04
+        "laptop-cpu-7b-0.5b", 0.11, _LAPTOP, 0.11, 0.35, noise=0.06, spike_chance=0.01, context_growth=0.04
     ),
     MachineProfile(
-        "two-cores-bf16", 0.097, _TWO_CORES_BF16, 0.12, 0.8, noise=0.05, spike_chance=0.01, context_growth=0.05
+        "two-cores-bf16",
+        0.097,
+        _TWO_CORES_BF16,
+        0.12,
+        0.5,
+        noise=0.05,
+        spike_chance=0.01,
+        context_growth=0.05,
     ),
     MachineProfile(
         "two-cores-q4_k_m",
         0.036,
         _TWO_CORES_Q4_K_M,
         0.36,
-        0.8,
+        0.5,
         noise=0.05,
         spike_chance=0.01,
         context_growth=0.08,
         pays=False,
     ),
     MachineProfile(
-        "two-cores-q4_0", 0.034, _TWO_CORES_Q4_0, 0.36, 0.8, noise=0.05, spike_chance=0.01, pays=False
+        "two-cores-q4_0", 0.034, _TWO_CORES_Q4_0, 0.36, 0.5, noise=0.05, spike_chance=0.01, pays=False
     ),
 )

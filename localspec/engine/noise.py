@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.engine.sampling import Distribution
+from localspec.engine.settings import SamplerSettings
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
@@ -57,6 +58,16 @@ class Coupled:
 
 
 Chance = Rejection | Coupled
+
+
+def new_chance(sampler: SamplerSettings) -> Chance:
+    """The randomness of an answer under these settings."""
+    if sampler.coupled and not sampler.greedy:
+        seed = (
+            sampler.seed if sampler.seed is not None else int(np.random.SeedSequence().generate_state(1)[0])
+        )
+        return Coupled(seed)
+    return Rejection(sampler.seed)
 
 
 def _mix(value: int) -> int:

@@ -1,11 +1,11 @@
-"""How long a model's pass takes by number of rows and by depth of context, learned from passes as they happen.
+"""How long a model's pass takes by number of rows and depth of context, learned from passes as they happen.
 
     log seconds = level[rows] + depth[context bucket] + drift
 
 `level` is the shape of the curve and moves slowly; `depth` grows with the context; `drift` is what the whole
-machine does to every pass (a busy neighbour, a throttled chip) and moves fast. Each observation is shared out
-among the three by how uncertain each is (a Kalman filter without cross terms). Spikes hardly count. Widths that
-were never seen are interpolated.
+machine does to every pass (a busy neighbour, a throttled chip) and moves fast. Each observation is shared
+out among the three by how uncertain each is (a Kalman filter without cross terms). Spikes hardly count.
+Widths that were never seen are interpolated.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ MAX_ROWS = 65
 """Widest pass kept apart: a draft of 64 and the token before it."""
 
 _NOISE = 0.08**2  # variance of one pass, in log seconds
-_UNSEEN_NOISE = 0.25**2  # the first sight of a width may be a spike: believe half of it
-_UNSEEN_LEVEL = 0.25**2
+_BEYOND = 0.25**2  # a width beyond all that were seen, and
+_BETWEEN = 0.12**2  # one between two. Their first pass may be a spike as well: half of it is believed
 _UNSEEN_DEPTH = 0.15**2
 _LEVEL_WALK = 0.004**2
 _DEPTH_WALK = 0.002**2
 _DRIFT_WALK = 0.03**2
 _AFTER_STORAGE = 0.08**2  # what a stored curve may have lost in the meantime
-_CLIP = 2.5  # standard deviations, beyond which a pass is a spike ...
+_SPIKE = 2.5  # standard deviations, beyond which a pass is a spike ...
 _SPIKE_SHARE = 0.25  # ... and counts for so much of that,
 _STRIKES = 3  # unless so many in a row say the same of one width
 _REBUILD = 0.01  # the curve is rebuilt when a level has moved by this much
 _DEFAULT_SLOPE = 0.3  # extra time of a row, in passes of one row, before anything else is known
-_FIRST_BUCKET = 512  # tokens of context in the first bucket; each further one doubles
+_BUCKET = 512  # tokens of context
 
 
 class Level:
@@ -43,7 +43,7 @@ class Level:
         self.mean = mean
         self.variance = variance
         self.strikes = 0
-        """Surprises in a row that were clipped on the same side (negative: below)."""
+        """Spikes in a row on the same side (negative: below)."""
         self.seen = 0
         """When it was observed last, in passes."""
 
@@ -62,36 +62,32 @@ class PassTimes:
         self._depths: dict[int, Level] = {}
         self._drift = Level(0.0, _DRIFT_WALK)
         self._passes = 0
+        self._built: dict[int, float] = {}
+        self._bucket = -1
+        self._scale = 1.0  # at the bucket asked for last
+        self.curve: list[float] = []
+        """Seconds by rows (index 0 unused) before `scale`; empty while nothing is known."""
         self.revised = False
         """Whether the latest pass showed that its width had not been known at all."""
-        self._curve: list[float] = []
-        self._built: dict[int, float] = {}
-
-    @property
-    def known(self) -> bool:
-        """Whether any pass was ever timed."""
-        return bool(self._levels)
-
-    @property
-    def curve(self) -> list[float]:
-        """Seconds by rows (index 0 unused) before `scale`; empty while nothing is known."""
-        return self._curve
 
     def scale(self, position: int) -> float:
         """What the context's depth and the machine's mood multiply the curve by."""
-        return math.exp(self._depth(position).mean + self._drift.mean)
+        bucket = position // _BUCKET
+        if bucket != self._bucket:
+            self._scale = math.exp(self._depth(bucket).mean + self._drift.mean)
+            self._bucket = bucket
+        return self._scale
 
     def seconds(self, rows: int, position: int) -> float:
         """Expected time of a pass; beyond 65 rows in proportion. 0 while nothing is known."""
-        if not self._curve:
+        if not self.curve:
             return 0.0
-        scale = self.scale(position)
-        if rows < MAX_ROWS:
-            return self._curve[rows] * scale
-        return self._curve[MAX_ROWS] * scale * rows / MAX_ROWS
+        if rows <= MAX_ROWS:
+            return self.curve[rows] * self.scale(position)
+        return self.curve[MAX_ROWS] * self.scale(position) * rows / MAX_ROWS
 
     def observe(self, rows: int, position: int, seconds: float) -> float:
-        """Learn from one pass; returns how far it was from what was expected, in log seconds, spikes clipped.
+        """Learn from one pass; returns how far it was from what was expected, in log seconds, spikes cut.
 
         Wider passes than 65 rows are taken in proportion.
         """
@@ -99,23 +95,24 @@ class PassTimes:
             return 0.0
         if rows > MAX_ROWS:
             rows, seconds = MAX_ROWS, seconds * MAX_ROWS / rows
+        log_seconds = math.log(seconds)
         level = self._levels.get(rows)
         noise = _NOISE
         if level is None:
-            noise = _UNSEEN_NOISE if self._levels else 0.0
-            guess = math.log(self._curve[rows]) if self._curve else math.log(seconds)
-            level = self._levels[rows] = Level(guess, _UNSEEN_LEVEL)
-        depth, drift = self._depth(position), self._drift
+            doubt = _BETWEEN if any(rows < other for other in self._levels) else _BEYOND
+            noise = doubt if self._levels else 0.0
+            guess = math.log(self.curve[rows]) if self.curve else log_seconds
+            level = self._levels[rows] = Level(guess, doubt)
+        depth, drift = self._depth(position // _BUCKET), self._drift
         total = level.variance + depth.variance + drift.variance + noise
-        surprise = math.log(seconds) - level.mean - depth.mean - drift.mean
-        surprise = _believe(surprise, _CLIP * math.sqrt(total), level)
+        surprise = self._believe(log_seconds - level.mean - depth.mean - drift.mean, total, level)
         total = level.variance + depth.variance + drift.variance + noise
         self._passes += 1
-        self.revised = abs(level.strikes) >= _STRIKES
         level.seen = self._passes
         level.take(surprise, total, _LEVEL_WALK)
         depth.take(surprise, total, _DEPTH_WALK)
         drift.take(surprise, total, _DRIFT_WALK)
+        self._bucket = -1
         if abs(level.mean - self._built.get(rows, math.inf)) > _REBUILD:
             self._build()
         return surprise
@@ -125,34 +122,48 @@ class PassTimes:
         self._levels[rows] = Level(math.log(seconds), _NOISE / 4)
         self._build()
 
-    def _depth(self, position: int) -> Level:
-        bucket = (position // _FIRST_BUCKET).bit_length()
+    def _believe(self, surprise: float, total: float, level: Level) -> float:
+        """The part of a surprise to learn from: hardly any of a spike, all when a width keeps surprising."""
+        limit = _SPIKE * math.sqrt(total)
+        side = 1 if surprise > limit else -1 if surprise < -limit else 0
+        level.strikes = level.strikes + side if side * level.strikes > 0 else side
+        self.revised = abs(level.strikes) >= _STRIKES
+        if self.revised:
+            level.variance = max(level.variance, surprise * surprise)
+            return surprise
+        return surprise if side == 0 else side * limit * _SPIKE_SHARE
+
+    def _depth(self, bucket: int) -> Level:
         depth = self._depths.get(bucket)
         if depth is None:
+            depth = Level(0.0, 0.0)
             if self._depths:
                 nearest = min(self._depths, key=lambda known: abs(known - bucket))
                 depth = Level(self._depths[nearest].mean, _UNSEEN_DEPTH)
-            else:
-                depth = Level(0.0, 0.0)
+                if nearest < bucket:  # what looked like drift on the way here was the growing context
+                    depth.mean += max(0.0, self._drift.mean)
+                    self._drift.mean = min(0.0, self._drift.mean)
             self._depths[bucket] = depth
         return depth
 
     def _build(self) -> None:
-        self._built = {rows: level.mean for rows, level in self._levels.items()}
-        points = [(rows, math.exp(level.mean)) for rows, level in sorted(self._levels.items())]
-        ages = [self._passes - level.seen for _, level in sorted(self._levels.items())]
-        points = _rising(points, [1 / (1 + age) for age in ages])
+        """The curve through what was seen: straight between widths, with the mean slope beyond the last."""
+        levels = sorted(self._levels.items())
+        self._built = {rows: level.mean for rows, level in levels}
+        freshness = [1 / (1 + self._passes - level.seen) for _, level in levels]
+        points = _rising([(rows, math.exp(level.mean)) for rows, level in levels], freshness)
         first_rows, first = points[0]
         last_rows, last = points[-1]
-        slope = (last - first) / (last_rows - first_rows) if last_rows > first_rows else _DEFAULT_SLOPE * first
-        slope = max(slope, 0.0)
+        slope = _DEFAULT_SLOPE * first
+        if last_rows > first_rows:
+            slope = max(0.0, (last - first) / (last_rows - first_rows))
         curve = [first] * (MAX_ROWS + 1)
         for (left, low), (right, high) in pairwise(points):
             for rows in range(left, right + 1):
                 curve[rows] = low + (high - low) * (rows - left) / (right - left)
         for rows in range(last_rows, MAX_ROWS + 1):
             curve[rows] = last + slope * (rows - last_rows)
-        self._curve = curve
+        self.curve = curve
 
     def to_dict(self) -> dict[str, Any]:
         """The curve and the depths as plain JSON; the drift of the moment is not kept."""
@@ -166,7 +177,7 @@ class PassTimes:
         """The inverse of `to_dict`. ValueError, KeyError or TypeError when it cannot be that."""
         times = cls()
         times._levels = _levels(stored["levels"], 1, MAX_ROWS)
-        times._depths = _levels(stored["depths"], 0, 40)
+        times._depths = _levels(stored["depths"], 0, 1 << 16)
         if times._levels:
             times._build()
         return times
@@ -175,11 +186,11 @@ class PassTimes:
 def _rising(points: list[tuple[int, float]], weights: list[float]) -> list[tuple[int, float]]:
     """More rows never take less time, but for the step from one row to two: other kernels run there.
 
-    Neighbours out of order share their mean (pool adjacent violators), so that noise does not make a wider pass look
-    free; the fresher of two that contradict each other weighs more.
+    Neighbours out of order share their mean (pool adjacent violators), so that noise does not make a wider
+    pass look free; the fresher of two that contradict each other weighs more.
     """
     pools: list[tuple[float, float, int]] = []  # mean, weight, points
-    head = 1 if points and points[0][0] == 1 else 0
+    head = 1 if points[0][0] == 1 else 0
     for (_, seconds), weight in zip(points[head:], weights[head:], strict=True):
         pool = (seconds, weight, 1)
         while pools and pools[-1][0] > pool[0]:
@@ -189,16 +200,6 @@ def _rising(points: list[tuple[int, float]], weights: list[float]) -> list[tuple
         pools.append(pool)
     values = [mean for mean, _, count in pools for _ in range(count)]
     return points[:head] + [(rows, value) for (rows, _), value in zip(points[head:], values, strict=True)]
-
-
-def _believe(surprise: float, limit: float, level: Level) -> float:
-    """The part of a surprise to learn from: hardly any of a spike, all of it when one width surprises repeatedly."""
-    side = 1 if surprise > limit else -1 if surprise < -limit else 0
-    level.strikes = level.strikes + side if side * level.strikes > 0 else side
-    if abs(level.strikes) < _STRIKES:
-        return surprise if side == 0 else side * limit * _SPIKE_SHARE
-    level.variance = max(level.variance, surprise * surprise)
-    return surprise
 
 
 def _levels(stored: Mapping[str, Any], lowest: int, highest: int) -> dict[int, Level]:

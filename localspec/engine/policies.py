@@ -26,11 +26,14 @@ class _Policy:
     def begin(self, related: bool) -> None:
         pass
 
+    def wants_model(self, rows: int, position: int) -> bool:
+        return True
+
     def plan(self, situation: Situation) -> Plan:
         self._planned = min(self.length(), situation.budget)
         return Plan("model" if self._planned else "none", self._planned, self.reason)
 
-    def go_on(self, confidences: Sequence[float], next_confidence: float | None = None) -> bool:
+    def go_on(self, confidences: Sequence[float]) -> bool:
         return len(confidences) < self._planned
 
     def observe(self, round_: Round) -> None:
@@ -84,5 +87,5 @@ class ConfidenceCut(_Policy):
     def length(self) -> int:
         return self._longest
 
-    def go_on(self, confidences: Sequence[float], next_confidence: float | None = None) -> bool:
+    def go_on(self, confidences: Sequence[float]) -> bool:
         return len(confidences) < self._planned and (not confidences or confidences[-1] >= self._bound)

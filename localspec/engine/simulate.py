@@ -1,9 +1,9 @@
 """Replay recorded draft chains under machine profiles, without a model and without a clock.
 
-A trace is one text: `{kind, temperature, prompt: [ids], output: [ids], chains}`, where `chains[i]` is what a draft
-chain from the i-th output position met: `[token id, draft confidence, probability of being kept]` per guess. What
-lookup would have offered follows from prompt and output. Every policy meets the same luck: whether the k-th guess at
-a position is kept is drawn once per trace and seed.
+A trace is one text: `{kind, temperature, prompt: [ids], output: [ids], chains}`, where `chains[i]` is what
+a draft chain from the i-th output position met: `[token id, draft confidence, probability of being kept]`
+per guess. What lookup would have offered follows from prompt and output. Every policy meets the same luck:
+whether the k-th guess at a position is kept is drawn once per trace and seed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from localspec.engine.acceptance import ModelAcceptance
-from localspec.engine.controller import AdaptiveController, Controller, Plan, Situation
+from localspec.engine.adaptive import AdaptiveController
+from localspec.engine.controller import Controller, Plan, Situation
 from localspec.engine.costs import Costs, calibrate
 from localspec.engine.machine_profiles import MachineProfile
 from localspec.engine.ngram_index import NO_MATCH, Match, NgramIndex
 from localspec.engine.records import Provenance, Round
 
 MAX_DRAFT = 32
-LOOK=True
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +187,16 @@ class Outcome:
 
 
 def replay(
-    trace: Trace, profile: MachineProfile, controller: Controller, seed: int = 0, repeats: int = 1, model: bool = True
+    trace: Trace,
+    profile: MachineProfile,
+    controller: Controller,
+    seed: int = 0,
+    repeats: int = 1,
+    model: bool = True,
 ) -> Outcome:
     """Run one policy over a text, `repeats` times in a row as one long answer."""
-    machine, rounds = Machine(profile, seed), []
+    machine = Machine(profile, seed)
+    rounds: list[Round] = []
     controller.begin(related=False)
     drafted_to = len(trace.prompt)  # tokens that the draft model has decoded
     position = len(trace.prompt) + 1
@@ -229,19 +235,15 @@ def _play(
     machine: Machine,
     index: int,
 ) -> Round:
-    made, passes, draft_seconds, catch_up, kept = 0, 0, 0.0, 0, 0
+    made, draft_seconds, catch_up, kept = 0, 0.0, 0, 0
     confidences: tuple[float, ...] = ()
     if plan.drafter == "model":
         chain = trace.confidences[at]
         limit = min(plan.length, len(chain))
         while made < limit and controller.go_on(chain[:made]):
-            passes += 1
-            # A greedy guess's confidence is the largest of its distribution: known before the guess is made.
-            if LOOK and trace.temperature == 0 and made and not controller.go_on(chain[:made], chain[made]):
-                break
             made += 1
         confidences, kept, catch_up = chain[:made], min(made, luck.kept[at]), situation.catch_up_rows
-        draft_seconds = machine.draft_passes(catch_up, passes, situation.position)
+        draft_seconds = machine.draft_passes(catch_up, made, situation.position)
     elif plan.drafter == "lookup":
         made = min(plan.length, len(situation.lookup_ids))
         confidences, kept = (1.0,) * made, min(made, luck.copied[at])
@@ -267,10 +269,12 @@ def _play(
 def calibrated_costs(profile: MachineProfile, seed: int = 0) -> Costs:
     """What calibration at load finds on this machine."""
     machine = Machine(profile, seed + 77)
-    return calibrate(lambda rows: machine.target_pass(rows, 0), lambda: machine.draft_passes(1, 1, 0))
+    return calibrate(lambda rows: machine.target_pass(rows, 0), lambda rows: machine.draft_passes(rows, 1, 0))
 
 
-def adaptive(profile: MachineProfile, seed: int = 0, acceptance: ModelAcceptance | None = None) -> AdaptiveController:
+def adaptive(
+    profile: MachineProfile, seed: int = 0, acceptance: ModelAcceptance | None = None
+) -> AdaptiveController:
     """Our controller, fresh but for its calibration."""
     return AdaptiveController(calibrated_costs(profile, seed), acceptance, longest=8)
 
@@ -278,8 +282,8 @@ def adaptive(profile: MachineProfile, seed: int = 0, acceptance: ModelAcceptance
 def clairvoyant_seconds(trace: Trace, profile: MachineProfile, seed: int = 0, model: bool = True) -> float:
     """The least time any policy could have needed with this luck, all of it known in advance.
 
-    Dynamic programming from the end of the text; noise, spikes, context growth and catch-up are left out, which only
-    makes the bound stricter.
+    Dynamic programming from the end of the text; noise, spikes, context growth and catch-up are left out,
+    which only makes the bound stricter.
     """
     luck, count = Luck(trace, seed), len(trace.output)
     best = [0.0] * (count + 1)

@@ -91,6 +91,8 @@ class Worker:
             case commands.Generate(request):
                 for event in self._loaded().generate(request):
                     self._sender.send(event)
+            case commands.Inspect(question):
+                self._sender.send(commands.Inspected(self._loaded().inspect(question)))
             case _:
                 raise EngineError(f"unknown command {type(command).__name__}")
 

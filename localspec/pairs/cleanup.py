@@ -56,7 +56,8 @@ def remove(removal: Removal, store: Store) -> None:
         if path in gone:
             blob = Path(os.path.realpath(path))
             _unlink_names(path, blob)
-            blob.unlink(missing_ok=True)
+            # The client may keep a content for several repositories elsewhere: only this repository's goes.
+            hf_cache.blob_path(Path(model.cache), model.repo, file.blob or blob.name).unlink(missing_ok=True)
         if model.repo and file.blob and path not in removal.kept:
             hf_cache.part_path(Path(model.cache), model.repo, file.blob).unlink(missing_ok=True)
     for path in gone:

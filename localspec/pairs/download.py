@@ -23,6 +23,7 @@ from localspec.pairs.hub import Expired, Hub, Remote, Stream, Transient
 
 _TRIES = 6
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
+_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _AGAIN = "Run the same command again: it goes on where it stopped"
 _WORTH_A_NEW_COUNT = 1 << 20  # bytes of progress after which failures are counted from zero again
 
@@ -74,6 +75,8 @@ class Download:
         self.created_part = False
         """Whether the part file was begun by this object (and may be thrown away with it)."""
         self._remote: Remote | None = None
+        self._seen_size = 0
+        """By an answer with content, when nobody had said it before."""
 
     # --- where things are
 
@@ -89,7 +92,7 @@ class Download:
     @property
     def size(self) -> int:
         """Bytes of the whole file, 0 when nobody says."""
-        return self.item.size or self.remote.size
+        return self.item.size or self.remote.size or self._seen_size
 
     @property
     def final_size(self) -> int:
@@ -127,9 +130,20 @@ class Download:
     @property
     def missing_bytes(self) -> int:
         """What still has to cross the network, by what is known now."""
-        if self.name.exists() or self.blob.exists():
+        if self.here or self._whole(self.blob):
             return 0
         return max(self.size - _size(self.part), 0)
+
+    @property
+    def here(self) -> bool:
+        """Whether the file is on this disk under its name, with its size."""
+        return self._whole(self.name)
+
+    @property
+    def content_name(self) -> str:
+        """Under which name the content of a file that is here, or will be, is kept."""
+        stored = Path(os.path.realpath(self.name)).name
+        return stored if self.here and not self.item.sha256 and _HASH.fullmatch(stored) else self.etag
 
     # --- the two things one can ask for
 
@@ -137,18 +151,17 @@ class Download:
         """The file's first `need` bytes (all of a shorter one), fetched into the part file if need be."""
         with _plain_errors(self.cache):
             self.name.exists()  # a name that the file system cannot hold is noticed now, not at the end
-        if self.size:
-            need = min(need, self.size)
-        while not (data := self._read(need)):
+        while not (data := self._read(min(need, self.size or need))):
             with self._lock(until=need) as held:
-                if held and not self.blob.exists() and _size(self.part) < need:
+                if held and not self._whole(self.blob) and _size(self.part) < need:
                     self._grow(need, None)
         return data
 
     def finish(self) -> Path:
         """The whole file under its final name. DownloadFailed when it cannot be had, Cancelled on request."""
-        if not self.name.exists():
+        if not self.here:
             with self._lock():
+                self._remove_wrong_sizes()
                 damaged = False
                 while not self.blob.exists():
                     damaged = self._complete(damaged)
@@ -166,11 +179,27 @@ class Download:
 
     def _read(self, need: int) -> bytes:
         """The first `need` bytes as far as they are here; b"" when the part file does not have them all."""
-        for path, wanted in ((self.name, 1), (self.blob, 1), (self.part, need)):
-            if _size(path) >= wanted:
-                with open(path, "rb") as file:
-                    return file.read(need)
-        return b""
+        if self.here:
+            path = self.name
+        elif self._whole(self.blob):
+            path = self.blob
+        elif _size(self.part) >= need:
+            path = self.part
+        else:
+            return b""
+        with open(path, "rb") as file:
+            return file.read(need)
+
+    def _whole(self, path: Path) -> bool:
+        """Whether the file at `path` has the announced size (any, when none was announced)."""
+        size = _size(path)
+        return bool(size) and (size == self.item.size or not self.item.size)
+
+    def _remove_wrong_sizes(self) -> None:
+        """Out of the way with a name or content that something has cut short."""
+        for path in (self.name, self.blob):
+            if path.exists() and not self._whole(path):
+                path.unlink()
 
     @contextmanager
     def _lock(self, until: int | None = None) -> Iterator[bool]:
@@ -259,12 +288,13 @@ class Download:
         have = _size(self.part)
         with self.hub.open(self.remote, have, until) as stream:
             self._check_stream(stream, have)
+            self._seen_size = self.transfer.total = stream.total or self.size
             self.part.parent.mkdir(parents=True, exist_ok=True)
             self.created_part = self.created_part or not self.part.exists()
             with open(self.part, "ab") as file:
                 self._write(stream, file, have, until, hasher)
-        size = stream.total or self.size
-        if until is None and size and _size(self.part) < size:
+        wanted = min(until, self.size) if until is not None and self.size else until or self.size
+        if _size(self.part) < wanted:
             raise Transient("the connection closed early")
 
     def _write(
@@ -287,11 +317,12 @@ class Download:
         file.flush()
 
     def _check_stream(self, stream: Stream, have: int) -> None:
-        if stream.web_page and not have:
+        other_size = bool(stream.total and self.size and stream.total != self.size)
+        if stream.web_page and (other_size or not have):
             self._refuse_page()
-        if stream.total and self.size and stream.total != self.size:
-            if stream.web_page:
-                self._refuse_page()
+        if other_size:
+            if not stream.partial:
+                self._check_magic(next(stream.chunks, b""))  # what it is says more than how long it is
             raise DownloadFailed(
                 f"{self.item.path} has {stream.total:,} bytes on the server, {self.size:,} were announced",
                 "It may just have changed: run the same command again",

@@ -1,7 +1,6 @@
 """Bytes of a GGUF header -> ModelInfo: fast, bounded, and safe with files that lie.
 
 Works on a file and on any prefix of one (an HTTP range): `NeedMoreBytes` says how many are wanted.
-Every count and length is checked against what is left before anything is allocated for it.
 """
 
 from __future__ import annotations
@@ -12,41 +11,28 @@ import stat
 import struct
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import prod
+from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 from localspec.errors import UnreadableFile
-from localspec.pairs.ggml_types import BLOCKS, REMOVED
-from localspec.pairs.model_info import MetaValue, ModelInfo, Scalar, Tensor, TokenTable, quant_name
+from localspec.pairs.gguf_walk import (
+    BOOL,
+    MAX_HEADER,
+    SCALARS,
+    STRING,
+    Buffer,
+    NeedMoreBytes,
+    Raw,
+    RawArray,
+    Reader,
+)
+from localspec.pairs.model_info import MetaValue, ModelInfo, Scalar, TokenTable, quant_name
 from localspec.pairs.other_formats import refuse_other_formats
 
-MAX_HEADER = 64 << 20
-"""Bytes; the largest real ones (big vocabularies with merges) are near 15 MB."""
-_MAX_KEYS = 1 << 16
-_MAX_TENSORS = 100_000
-_MAX_STRING = 4 << 20
-_MAX_STRING_TOTAL = 16 << 20
-_MAX_TEXTS = 1 << 22
-_MAX_VOCABULARY = 1 << 21
+__all__ = ["NeedMoreBytes", "join_split", "parse_header", "read_header"]
+
 _SHORT_ARRAY, _SHORT_ARRAYS = 512, 1 << 16
-_MAX_DATA = 1 << 50
-
-_STRING, _ARRAY, _BOOL = 8, 9, 7
-_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
-_WIDTH = {kind: struct.calcsize("<" + code) for kind, code in _SCALARS.items()}
-_U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
-
-Buffer = bytes | memoryview | mmap.mmap
-
-
-class NeedMoreBytes(Exception):
-    """The prefix ends inside the header; at least `need` bytes from the start of the file are wanted."""
-
-    def __init__(self, need: int) -> None:
-        super().__init__(f"the header needs at least {need} bytes")
-        self.need = need
+_MAX_VOCABULARY = 1 << 21
 
 
 def read_header(path: Path | str) -> ModelInfo:
@@ -82,7 +68,7 @@ def parse_header(data: Buffer, *, source: str, file_size: int = 0) -> ModelInfo:
     if len(data) < 8 and b"GGUF".startswith(data[:4]):
         raise NeedMoreBytes(24)
     refuse_other_formats(bytes(data[:64]), source)
-    raw = _Reader(data, source).read()
+    raw = Reader(data, source).read()
     info = _model_info(raw, source, file_size)
     if file_size and info.expected_size > file_size:
         raise _truncated(source, info.expected_size, file_size)
@@ -124,163 +110,7 @@ def _truncated(source: str, need: int, have: int) -> UnreadableFile:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _RawArray:
-    """Where an array's elements stand; nothing is copied before somebody wants them."""
-
-    kind: int
-    count: int
-    start: int
-    stop: int
-    source: Buffer
-
-    def data(self) -> bytes:
-        return bytes(self.source[self.start : self.stop])
-
-
-class _Raw:
-    """The header's parts before anybody asked what they mean."""
-
-    def __init__(self, version: int) -> None:
-        self.version = version
-        self.values: dict[str, Scalar] = {}
-        self.arrays: dict[str, _RawArray] = {}
-        self.tensors: list[Tensor] = []
-        self.end = 0
-        self.alignment = 32
-
-
-class _Reader:
-    """One walk over the bytes; `at` is the next unread one."""
-
-    def __init__(self, data: Buffer, source: str) -> None:
-        self.data = bytes(data[:MAX_HEADER]) if isinstance(data, memoryview) else data
-        self.end = min(len(data), MAX_HEADER)
-        self.at = 0
-        self.source = source
-        self.string_bytes = 0
-        self.texts = 0
-
-    def bad(self, what: str) -> NoReturn:
-        raise UnreadableFile(f"{self.source} has a damaged header: {what}", "Download it again")
-
-    def take(self, count: int) -> int:
-        """Step over `count` bytes; returns where they begin."""
-        start = self.at
-        if start + count > self.end:
-            if start + count > MAX_HEADER:
-                self.bad(f"it asks for {start + count} bytes, more than any real one has")
-            raise NeedMoreBytes(start + count)
-        self.at = start + count
-        return start
-
-    def u32(self) -> int:
-        return int(_U32.unpack_from(self.data, self.take(4))[0])
-
-    def u64(self) -> int:
-        return int(_U64.unpack_from(self.data, self.take(8))[0])
-
-    def string(self, limit: int, what: str) -> str:
-        length = self.u64()
-        self.string_bytes += length
-        if length > limit or self.string_bytes > _MAX_STRING_TOTAL:
-            self.bad(f"{what} of {length} bytes")
-        start = self.take(length)
-        return self.data[start : self.at].decode("utf-8", "replace")
-
-    def read(self) -> _Raw:
-        self.at = 4
-        raw = _Raw(self.u32())
-        tensors, keys = self.u64(), self.u64()
-        if tensors > _MAX_TENSORS:
-            self.bad(f"{tensors} tensors")
-        if keys > _MAX_KEYS:
-            self.bad(f"{keys} keys")
-        for _ in range(keys):
-            self.key(raw)
-        alignment = raw.values.get("general.alignment", 32)
-        if type(alignment) is not int or not 0 < alignment <= 1 << 20 or alignment & (alignment - 1):
-            self.bad(f"an alignment of {alignment}")
-        raw.alignment = alignment
-        names: set[str] = set()
-        for _ in range(tensors):
-            tensor = self.tensor(alignment)
-            if tensor.name in names:
-                self.bad(f"tensor {tensor.name} twice")
-            names.add(tensor.name)
-            raw.tensors.append(tensor)
-        raw.end = self.at
-        return raw
-
-    def key(self, raw: _Raw) -> None:
-        key = self.string(65535, "a key")
-        if key in raw.values or key in raw.arrays:
-            self.bad(f"key {key} twice")
-        kind = self.u32()
-        if kind == _ARRAY:
-            raw.arrays[key] = self.array(key)
-        elif kind == _STRING:
-            raw.values[key] = self.string(_MAX_STRING, f"a text ({key})")
-        elif kind in _SCALARS:
-            (value,) = struct.unpack_from("<" + _SCALARS[kind], self.data, self.take(_WIDTH[kind]))
-            raw.values[key] = bool(value) if kind == _BOOL else value
-        else:
-            self.bad(f"value type {kind} ({key})")
-
-    def array(self, key: str) -> _RawArray:
-        kind, count = self.u32(), self.u64()
-        start = self.at
-        if kind == _STRING:
-            self.texts += count
-            if self.texts > _MAX_TEXTS:
-                self.bad(f"a list of {count} texts ({key})")
-            self.skip_texts(count)
-        elif kind in _WIDTH:
-            self.take(_WIDTH[kind] * count)
-        else:
-            self.bad("a list of lists" if kind == _ARRAY else f"a list of type {kind} ({key})")
-        return _RawArray(kind, count, start, self.at, self.data)
-
-    def skip_texts(self, count: int) -> None:
-        # The one hot loop: 300 000 turns for a 152k vocabulary and its merges.
-        data, at, length = self.data, self.at, _U64.unpack_from
-        try:
-            for _ in range(count):
-                at += 8 + length(data, at)[0]
-        except (struct.error, IndexError, OverflowError):  # `at` has left the data, or any machine's integers
-            at += 8
-        if at > self.end:
-            self.take(at - self.at)
-        self.at = at
-
-    def tensor(self, alignment: int) -> Tensor:
-        name = self.string(1024, "a tensor name")
-        dims = self.u32()
-        if not 0 < dims <= 4:
-            self.bad(f"tensor {name} with {dims} dimensions")
-        shape = struct.unpack_from(f"<{dims}Q", self.data, self.take(8 * dims))
-        kind, offset = self.u32(), self.u64()
-        if kind in REMOVED:
-            raise UnreadableFile(
-                f"{self.source} uses tensor type {kind}, a per-architecture quant that llama.cpp removed",
-                "Download another quant, for example Q4_0",
-            )
-        if kind not in BLOCKS:
-            raise UnreadableFile(
-                f"{self.source} uses tensor type {kind} ({name}), which this version does not know",
-                "Update localspec, or download another quant",
-            )
-        _, elements, block = BLOCKS[kind]
-        total = prod(shape)
-        if total == 0 or total > _MAX_DATA or shape[0] % elements:
-            self.bad(f"tensor {name} of shape {'x'.join(map(str, shape))}")
-        size = total // elements * block
-        if offset % alignment or offset > _MAX_DATA:
-            self.bad(f"tensor {name} at offset {offset}")
-        return Tensor(name, shape, kind, offset, size)
-
-
-def _model_info(raw: _Raw, source: str, file_size: int) -> ModelInfo:
+def _model_info(raw: Raw, source: str, file_size: int) -> ModelInfo:
     meta = _metadata(raw)
     arch = _text(meta, "general.architecture")
     if not arch and not meta.get("split.no"):
@@ -368,7 +198,7 @@ class _Shape:
         return any(key.startswith(self.arch + mark) for key in self.meta for mark in marks)
 
 
-def _metadata(raw: _Raw) -> dict[str, MetaValue]:
+def _metadata(raw: Raw) -> dict[str, MetaValue]:
     """Scalars and short arrays by key; long arrays (the vocabulary) have fields of their own."""
     meta: dict[str, MetaValue] = dict(raw.values)
     left = _SHORT_ARRAYS
@@ -379,32 +209,34 @@ def _metadata(raw: _Raw) -> dict[str, MetaValue]:
     return meta
 
 
-def _decode(value: _RawArray) -> tuple[Scalar, ...]:
-    if value.kind == _STRING:
+def _decode(value: RawArray) -> tuple[Scalar, ...]:
+    if value.kind == STRING:
         texts = TokenTable(value.data(), value.count).texts
         return tuple(text.decode("utf-8", "replace") for text in texts)
-    numbers = struct.unpack(f"<{value.count}{_SCALARS[value.kind]}", value.data())
-    return tuple(map(bool, numbers)) if value.kind == _BOOL else numbers
+    numbers = struct.unpack(f"<{value.count}{SCALARS[value.kind]}", value.data())
+    return tuple(map(bool, numbers)) if value.kind == BOOL else numbers
 
 
-def _tokens(raw: _Raw, source: str) -> TokenTable:
+def _tokens(raw: Raw, source: str) -> TokenTable:
     value = raw.arrays.get("tokenizer.ggml.tokens")
     if value is None:
         return TokenTable(b"", 0)
-    if value.kind != _STRING or value.count > _MAX_VOCABULARY:
+    if value.kind != STRING or value.count > _MAX_VOCABULARY:
         raise UnreadableFile(f"{source} has a damaged vocabulary ({value.count} tokens)", "Download it again")
     return TokenTable(value.data(), value.count)
 
 
-def _token_types(raw: _Raw) -> bytes:
+def _token_types(raw: Raw) -> bytes:
     value = raw.arrays.get("tokenizer.ggml.token_type")
     if value is None or value.kind not in (4, 5) or value.count > _MAX_VOCABULARY:
         return b""
-    numbers = array("i", value.data())
-    return bytes(number if 0 <= number < 256 else 0 for number in numbers)
+    data = value.data()
+    if any(any(data[byte::4]) for byte in (1, 2, 3)):
+        return bytes(number if 0 <= number < 256 else 0 for number in array("i", data))
+    return data[::4]  # small numbers: their low bytes say it all
 
 
-def _digest(value: _RawArray | None) -> str:
+def _digest(value: RawArray | None) -> str:
     if value is None or not value.count:
         return ""
     hasher = hashlib.blake2b(digest_size=16)

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from localspec import __version__
 from localspec.errors import DownloadFailed, InvalidInput, LocalspecError
-from localspec.pairs.hf_cache import lock_path
+from localspec.pairs.hf_cache import COMMIT, lock_path
 from localspec.pairs.listing import Listing, RepoFile
 
 if TYPE_CHECKING:
@@ -56,12 +56,16 @@ class Stream:
 
 
 class Transient(Exception):
-    """Worth another try after `wait` seconds (None: as you like). `reason` is fit for people."""
+    """Worth another try after `wait` seconds (None: as you like). `reason` is fit for people.
 
-    def __init__(self, reason: str, wait: float | None = None) -> None:
+    `no_line`: there was no connection at all, as on a train; one more try tells.
+    """
+
+    def __init__(self, reason: str, wait: float | None = None, *, no_line: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.wait = wait
+        self.no_line = no_line
 
 
 class HubUnreachable(DownloadFailed):
@@ -105,8 +109,10 @@ class Hub:
             )
             for one in info.siblings or ()
         )
+        if not COMMIT.fullmatch(info.sha or ""):  # it becomes part of a path here
+            raise DownloadFailed(f"{self.endpoint} states no commit for {repo}", "Check HF_ENDPOINT")
         licence = info.card_data.get("license") if info.card_data else None
-        return Listing(repo, info.sha or revision, files, bool(info.gated), str(licence or ""))
+        return Listing(repo, info.sha or "", files, bool(info.gated), str(licence or ""))
 
     def remote(self, repo: str, commit: str, path: str) -> Remote:
         """Where to fetch that file now. One request."""
@@ -165,7 +171,8 @@ class Hub:
                 return self._once(call, repo, revision, path)
             except Transient as error:
                 pause = min(wait if error.wait is None else error.wait, _LONGEST_WAIT)
-                if not left or (error.wait or 0) > _LONGEST_WAIT:
+                hopeless = error.no_line and left < _TRIES - 1
+                if not left or hopeless or (error.wait or 0) > _LONGEST_WAIT:
                     raise self.unreachable(error) from None
                 self._sleep(pause)
                 wait *= 2
@@ -194,7 +201,7 @@ class Hub:
         except errors.HFValidationError:
             raise InvalidInput(f"{repo!r} is no repository name", "Write hf:owner/repo") from None
         except httpx.TransportError as error:
-            raise Transient(_reason(error)) from None
+            raise Transient(_reason(error), no_line=isinstance(error, httpx.ConnectError)) from None
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise DownloadFailed(
                 f"cannot ask {self.endpoint} ({type(error).__name__})", "Check HF_ENDPOINT and HF_TOKEN"

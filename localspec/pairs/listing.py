@@ -10,6 +10,7 @@ from localspec.errors import DownloadFailed, UnknownName
 from localspec.pairs.quants import REMOVED_QUANTS, split_quant
 
 _SHARD = re.compile(r"^(.+?)(?:[-.]split)?-(\d{5})-of-(\d{5})$")
+_UNSAFE = re.compile(r"[\\:\x00-\x1f\x7f]")
 _BYTE_SPLIT = re.compile(r"\.gguf[-.]?(?:part|split)|gguf-split-[a-z]{2}$", re.IGNORECASE)
 # Files that are no whole language model: projectors, calibration data, heads that need a target, adapters.
 _SIDECAR = re.compile(
@@ -77,18 +78,29 @@ def shard_of(stem: str) -> tuple[str, int, int]:
     return (found[1], int(found[2]), int(found[3])) if found else (stem, 1, 1)
 
 
+def is_model_name(path: str) -> bool:
+    """Whether a repository's file may be a model, and its name may be used on this disk.
+
+    The name becomes part of a path here: none that would lead out of its folder.
+    """
+    parts = path.split("/")
+    return path.lower().endswith(".gguf") and not (
+        _UNSAFE.search(path) or any(part in ("", ".", "..") for part in parts)
+    )
+
+
 def file_sets(files: Iterable[RepoFile], *, sidecars: bool = False) -> list[FileSet]:
     """Group a listing into models by quantization; everything that is no model is left out."""
     groups: dict[tuple[str, str, str, int], dict[int, RepoFile]] = {}
     for file in files:
-        if not file.path.lower().endswith(".gguf") or (_SIDECAR.search(file.path) and not sidecars):
+        if not is_model_name(file.path) or (_SIDECAR.search(file.path) and not sidecars):
             continue
         folder, _, base = file.path.rpartition("/")
         name, number, count = shard_of(base[: -len(".gguf")])
         stem, quant = split_quant(name)
         if not quant:  # BF16/model.gguf
             quant = split_quant("-" + folder.rpartition("/")[2])[1]
-        if quant not in REMOVED_QUANTS:
+        if quant not in REMOVED_QUANTS and 1 <= number <= count:
             groups.setdefault((folder, stem, quant, count), {})[number] = file
     return [
         FileSet(stem, quant, tuple(found[n] for n in sorted(found)), count)
@@ -121,11 +133,6 @@ def choose_file(files: Sequence[RepoFile], path: str, *, repo: str) -> Choice:
         if any(path.lower() in (f.path.lower(), f.path.rpartition("/")[2].lower()) for f in one.files):
             return Choice(_whole(one, repo), "")
     raise UnknownName(f"{repo} has no file {path}", _what_there_is(files, file_sets(files)))
-
-
-def quants_of(files: Iterable[RepoFile]) -> list[str]:
-    """The quantizations a listing offers, sorted."""
-    return sorted({one.quant for one in file_sets(files) if one.quant})
 
 
 def first_model(files: Sequence[RepoFile], *, repo: str) -> Choice:

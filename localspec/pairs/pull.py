@@ -6,31 +6,34 @@ Everything that can say no says it before the first gigabyte.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 
-from localspec.errors import Cancelled, DownloadFailed, IncompatiblePair, LocalspecError, UnknownName
+from localspec.errors import (
+    Cancelled,
+    DownloadFailed,
+    IncompatiblePair,
+    LocalspecError,
+    UnknownName,
+)
 from localspec.pairs import compat, hf_cache
-from localspec.pairs.catalog import Catalog, load_catalog
+from localspec.pairs.catalog import Catalog, load_catalog, squeeze
 from localspec.pairs.choices import cached_listing, choose_from, known_model
 from localspec.pairs.download import Download, Item, Transfer
-from localspec.pairs.gguf_header import NeedMoreBytes, join_split, parse_header
 from localspec.pairs.hub import Hub, HubUnreachable
 from localspec.pairs.listing import Choice, Listing
 from localspec.pairs.model_info import ModelInfo
 from localspec.pairs.names import CatalogRef, HubRef, ModelRef, PathRef, parse_draft, parse_target
 from localspec.pairs.quants import Role
+from localspec.pairs.refusals import refusal
+from localspec.pairs.remote_header import remote_model
 from localspec.pairs.split_files import local_set, read_model
 from localspec.pairs.store import LockedFile, LockedModel, PairLock, Store, local_file
 from localspec.pairs.transfers import finish_all
 
-_FIRST_BYTES = 2 << 20
-"""Of a header asked for at once; big vocabularies need 6 MB, small ones less than 2."""
-_NEXT_BYTES = 64 << 10
-"""Of the second and later shards, which repeat no vocabulary."""
 _HEADROOM = 64 << 20
 
 
@@ -104,8 +107,7 @@ class PullPlan:
 
     def discard(self) -> None:
         """Throw away the header bytes that were fetched for this plan alone."""
-        for download in self.downloads:
-            download.discard()
+        _discard(self.downloads)
 
 
 class Puller:
@@ -144,8 +146,7 @@ class Puller:
                 plan = self._recommended(target, target_ref)
             self._check_disk(plan)
         except LocalspecError:
-            for download in target.downloads:
-                download.discard()
+            _discard(target.downloads)
             raise
         return plan
 
@@ -153,8 +154,8 @@ class Puller:
         verdict = compat.check(target.info, draft.info)
         plan = PullPlan(target, draft, verdict, "", tuple(n for n in (target.note, draft.note) if n))
         if verdict.kind == "refused" or (verdict.swapped and not self.request.force):
-            plan.discard()
-            raise _refusal(target, draft, verdict)
+            _discard(draft.downloads)
+            raise refusal((target.name, target.info), draft.name, verdict, self.store)
         return plan
 
     def _recommended(self, target: Side, ref: ModelRef) -> PullPlan:
@@ -199,7 +200,7 @@ class Puller:
             for file in choice.files.files
         )
         info, note = remote_model(downloads), choice.note
-        if not all(download.name.exists() or download.verifiable for download in downloads):
+        if not all(download.here or download.verifiable for download in downloads):
             unhashed = f"{listing.repo} states no hashes: only sizes can be checked"
             note = ". ".join(filter(None, (note, unhashed)))
         return Side(role, name, downloads, (), info, listing, revision, note)
@@ -256,14 +257,17 @@ class Puller:
             lock = self.store.find(asked.alias or asked.target)
         else:
             lock = self.store.find_pair(asked.target, asked.draft or "")
-        return lock if lock and lock.state()[0] == "complete" else None
+        if lock is None or lock.state()[0] != "complete":
+            return None
+        same = (lock.target.asked_quant, lock.target.asked_revision) == (asked.quant or "", asked.revision)
+        return lock if same or not lock.target.repo else None
 
     def run(self, plan: PullPlan, watch: Callable[[list[Transfer]], None]) -> PairLock:
         """Download what is missing, verify it, write the lock. `watch` is called some times a second.
 
         The lock is written before the first byte, so that an interrupted pull is listed as incomplete.
         """
-        lock = self.store.save(self._lock(plan))
+        lock = self.store.save(self._without_other_spellings(self._lock(plan)))
         downloads = plan.downloads
         if not self.request.offline:
             finish_all(downloads, self.cancel, watch)
@@ -273,6 +277,20 @@ class Puller:
                 hf_cache.remember_revision(self.request.cache, item.repo, side.asked_revision, item.commit)
             read_model(tuple(download.name for download in side.downloads) or side.paths)
         return self.store.save(replace(self._lock(plan), pulled=lock.pulled))
+
+    def _without_other_spellings(self, lock: PairLock) -> PairLock:
+        """Remove locks of the same files whose draft was only named differently (`0.5b`, `qwen2.5-0.5b`).
+
+        What was measured with them passes on.
+        """
+        for other in self.store.locks():
+            same_target = squeeze(other.target.name) == squeeze(lock.target.name)
+            same_files = [one.files for one in other.models] == [one.files for one in lock.models]
+            renamed = not (other.alias or lock.alias) and other.full_name != lock.full_name
+            if same_target and same_files and renamed:
+                lock = replace(lock, profile=lock.profile or other.profile)
+                self.store.remove(other)
+        return lock
 
     def _lock(self, plan: PullPlan) -> PairLock:
         verdict = plan.verdict
@@ -290,7 +308,7 @@ class Puller:
     def _locked(self, side: Side) -> LockedModel:
         listing, info = side.listing, side.info
         files = tuple(map(local_file, side.paths)) or tuple(
-            LockedFile(d.item.path, d.final_size, d.item.sha256, d.etag) for d in side.downloads
+            LockedFile(d.item.path, d.final_size, d.item.sha256, d.content_name) for d in side.downloads
         )
         return LockedModel(
             name=side.name,
@@ -298,7 +316,8 @@ class Puller:
             repo=listing.repo if listing else "",
             revision=listing.commit if listing else "",
             asked_revision=side.asked_revision,
-            cache=str(self.request.cache) if listing else "",
+            asked_quant=(self.request.quant or "") if side.role == "target" else "",
+            cache=str(self.request.cache.absolute()) if listing else "",
             architecture=info.architecture,
             quant=info.file_type,
             parameters=info.parameters,
@@ -307,25 +326,9 @@ class Puller:
         )
 
 
-def remote_model(downloads: tuple[Download, ...]) -> ModelInfo:
-    """The header of a model that is not here yet, all shards of it."""
-    parts = [remote_header(downloads[0], _FIRST_BYTES)]
-    if parts[0].split_count == 1 and len(downloads) == 1:
-        return parts[0]
-    return join_split(parts + [remote_header(download, _NEXT_BYTES) for download in downloads[1:]])
-
-
-def remote_header(download: Download, need: int) -> ModelInfo:
-    """The header of one file; its bytes stay as the beginning of the part file. Asks for `need` at first."""
-    while True:
-        data = download.prefix(need)
-        source = f"{download.item.repo}/{download.item.path}"
-        try:
-            return parse_header(data, source=source, file_size=download.size)
-        except NeedMoreBytes as more:
-            if len(data) < need:
-                raise DownloadFailed(f"{source} ends inside its header", "Try another repository") from None
-            need = max(more.need + (1 << 18), 2 * len(data))
+def _discard(downloads: Iterable[Download]) -> None:
+    for download in downloads:
+        download.discard()
 
 
 def free_bytes(folder: Path) -> int:
@@ -333,15 +336,3 @@ def free_bytes(folder: Path) -> int:
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return shutil.disk_usage(folder).free
-
-
-def _refusal(target: Side, draft: Side, verdict: compat.Verdict) -> IncompatiblePair:
-    detail = "; ".join(f"{one.rule}: {one.detail}" for one in verdict.reasons if one.severity == "refused")
-    if verdict.kind != "refused":
-        return IncompatiblePair(
-            f"the draft {draft.name} is larger than the target {target.name}", "Swap them, or --force"
-        )
-    return IncompatiblePair(
-        f"{draft.name} cannot draft for {target.name}: {detail}",
-        f"See drafts that can: localspec pull {target.name} --draft auto --dry-run",
-    )

@@ -24,7 +24,7 @@ from localspec.pairs.names import (
     parse_target,
     split_pair,
 )
-from localspec.pairs.quants import Role
+from localspec.pairs.quants import Role, search_order
 from localspec.pairs.split_files import local_set, model_stem, read_model
 from localspec.pairs.store import LockedModel, PairLock, Store
 
@@ -94,8 +94,7 @@ class _Finder:
         if not is_path(name) and (lock := self.store.find(name)):
             if lock.draft or lock.source == "pull":
                 return self.pulled(name, lock)
-            target = self.whole(lock, lock.target)
-            return self.with_recommended(name, PathRef(target[0]), target, lock)
+            return self.with_recommended(name, *self.target(name), lock)
         ref, target = self.target(name)
         return self.with_recommended(name, ref, target, None)
 
@@ -132,13 +131,16 @@ class _Finder:
             files = self.on_disk(wished, "draft") or self.beside(target[0], named.model)
             if files and self.goes(target, files):
                 return PairFiles(name, target[0], files[0], target, files, lock=lock)
-            why = f"the recommended draft {named.model.name} is not on this disk"
+            what = "does not go with this file" if files else "is not on this disk"
+            why = f"the recommended draft {named.model.name} {what}"
         return PairFiles(name, target[0], None, target, why_no_draft=why, lock=lock)
 
     # --- one model
 
     def target(self, name: str) -> tuple[ModelRef, tuple[Path, ...]]:
         """A target's files. UnknownName or InvalidInput when they are not here."""
+        if not is_path(name) and (lock := self.store.find(name)):
+            return self.ref_of(lock.target), self.whole(lock, lock.target)
         try:
             ref = parse_target(name, self.catalog)
         except InvalidInput as error:
@@ -149,6 +151,13 @@ class _Finder:
         if not files:
             raise InvalidInput(f"{name} is not on this disk", f"Get it: localspec pull {name}")
         return ref, files
+
+    def ref_of(self, model: LockedModel) -> ModelRef:
+        """What a locked model was named by; its path when that name means nothing any more."""
+        try:
+            return parse_target(model.name, self.catalog)
+        except UnknownName:
+            return PathRef(model.paths()[0])
 
     def draft(self, name: str, family: str, target: str) -> tuple[Path, ...]:
         """A draft's files, its name perhaps short for one of `family`."""
@@ -182,7 +191,7 @@ class _Finder:
         return ()
 
     def on_disk(self, ref: HubRef | CatalogRef, role: Role) -> tuple[Path, ...]:
-        """The files of a model in the hub cache, whoever put them there; () without."""
+        """The files of a model in the hub cache, whoever put them there, or imported; () without."""
         for repo in (ref.repo,) if isinstance(ref, HubRef) else ref.model.repos:
             listing = cached_listing(self.cache, repo, "main")
             if listing is None:
@@ -195,7 +204,18 @@ class _Finder:
                 hf_cache.snapshot_path(self.cache, repo, listing.commit, file.path)
                 for file in choice.files.files
             )
-        return ()
+        return self.imported(ref, role) if isinstance(ref, CatalogRef) else ()
+
+    def imported(self, ref: CatalogRef, role: Role) -> tuple[Path, ...]:
+        """An imported model that the catalog knows as `ref`, in the best quantization; () without."""
+        order = search_order(ref.quant, role)
+        found: dict[str, tuple[Path, ...]] = {}
+        for lock in self.store.locks():
+            named = self.catalog.find(lock.target.name)
+            if lock.source != "pull" and named and named.model is ref.model and lock.state()[0] == "complete":
+                found[lock.target.quant] = lock.target.paths()
+        wanted = [quant for quant in order if quant in found] or ([] if ref.quant else list(found))
+        return found[wanted[0]] if wanted else ()
 
     def beside(self, target: Path, model: CatalogModel) -> tuple[Path, ...]:
         """A file of that model in the target's own folder; () without."""

@@ -8,7 +8,7 @@ formula that was compared with libllama's own numbers; for local files those num
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from localspec.pairs.ggml_types import BLOCKS
 from localspec.pairs.kinds import state_bytes
@@ -109,6 +109,14 @@ def repacked(tensor: Tensor, types: frozenset[str]) -> bool:
     if BLOCKS[tensor.type][0] not in types or len(tensor.shape) < 2 or tensor.shape[1] % 8:
         return False
     return not tensor.name.startswith(_LOOKED_UP)
+
+
+def whole(info: ModelInfo, size: int) -> ModelInfo:
+    """A split model of `size` bytes, of which only the first file's header is known: its layers evenly filled."""
+    if info.split_count == 1 or not info.layers:
+        return info
+    each = size // info.layers
+    return replace(info, tensors=tuple(Tensor(f"blk.{n}.all", (each,), 24, 0, each) for n in range(info.layers)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,6 +58,8 @@ class LockedModel:
     """The commit."""
     asked_revision: str = ""
     """What was asked for: `main`, a tag, a commit."""
+    asked_quant: str = ""
+    """What `--quant` asked for, "" without."""
     cache: str = ""
     """Hub cache folder it was pulled into."""
     architecture: str = ""
@@ -160,11 +163,13 @@ class PairLock:
     def pull_command(self) -> str:
         """What to type to complete it."""
         words = ["localspec", "pull", self.target.name, "--draft", self.draft.name if self.draft else "none"]
+        if self.target.asked_quant:
+            words += ["--quant", self.target.asked_quant]
         if self.target.asked_revision not in ("", "main"):
             words += ["--revision", self.target.asked_revision]
         if self.alias:
             words += ["--as", self.alias]
-        return " ".join(words)
+        return shlex.join(words)
 
 
 class Store:

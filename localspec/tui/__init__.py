@@ -1,1 +1,1 @@
-"""The terminal UI. The only import of textual; what it shows is made in `localspec.chat` and `localspec.session`."""
+"""The terminal UI, the only import of textual. What it shows is made in `localspec.chat`."""

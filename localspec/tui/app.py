@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,12 +21,15 @@ from localspec.machine import usable_cpus
 from localspec.tui.screens.chat import ChatScreen, NewsArrived
 
 if TYPE_CHECKING:
-    from localspec.session import LoadOptions
+    from localspec.engine.client import EngineClient
+    from localspec.engine.records import LoadProgress
+    from localspec.session import LoadOptions, Session
 
 _FEW_CPUS = 2
 _TICKS, _FEW_TICKS = 10.0, 4.0
 """Looks at a running answer per second; fewer where the UI and the model share the processors."""
 _HANGUP = 129
+_INTERRUPTED = 130
 _TERMINATED = 143
 
 
@@ -42,6 +45,8 @@ class Start:
     system: str | None = None
     session: str = ""
     """A saved conversation to go on with."""
+    replay: bool = False
+    """Only show that conversation: no model is loaded."""
 
 
 class LocalspecApp(App[int]):
@@ -92,6 +97,9 @@ class LocalspecApp(App[int]):
         if start.session:
             session = self.chat.reopen(self.chat.store.find(start.session))
             screen.show_conversation()
+            if start.replay:
+                screen.say("Saved. ^T shows origins, ^G steps through rounds, F2 opens a pair.")
+                return
             if not start.pair:
                 self._open(session.meta.pair, session.meta.draft or None)
                 return
@@ -104,7 +112,7 @@ class LocalspecApp(App[int]):
         else:
             from localspec.tui.screens.first_run import FirstRunScreen
 
-            self.push_screen(FirstRunScreen(), screen._open_chosen)
+            self.push_screen(FirstRunScreen(), screen.open_chosen)
 
     def _open(self, pair: str, draft: str | None) -> None:
         from localspec.session import LoadOptions
@@ -144,10 +152,9 @@ class LocalspecApp(App[int]):
         for binding in chat.BINDINGS:
             assert isinstance(binding, Binding)
             yield SystemCommand(binding.description, f"Key: {binding.key}", _runs(chat, binding.action))
-        for title, action in (
-            ("Copy the answer", "copy_answer"), ("Copy the last code block", "copy_code"), ("Edit my last message", "edit_last"),
-        ):  # fmt: skip
-            yield SystemCommand(title, "", _runs(chat, action))
+        yield SystemCommand("Copy the answer", "", _runs(chat, "copy_answer"))
+        yield SystemCommand("Copy the last code block", "", _runs(chat, "copy_code"))
+        yield SystemCommand("Edit my last message", "", _runs(chat, "edit_last"))
 
     # --- leaving -------------------------------------------------------------------------------------
 
@@ -157,10 +164,11 @@ class LocalspecApp(App[int]):
         loop = asyncio.get_running_loop()
         with suppress(NotImplementedError, ValueError, RuntimeError):
             loop.add_signal_handler(signal.SIGTERM, lambda: self.exit(_TERMINATED))
+            loop.add_signal_handler(signal.SIGINT, lambda: self.exit(_INTERRUPTED))
             loop.add_signal_handler(signal.SIGHUP, self._hang_up)
 
     def _hang_up(self) -> None:
-        """The terminal is gone: nothing can be drawn any more, so leave at once, and take the engine along."""
+        """The terminal is gone: nothing can be drawn any more. Leave at once, and take the engine along."""
         self.chat.close()
         os._exit(_HANGUP)
 
@@ -172,10 +180,15 @@ def _runs(screen: Screen[Any], action: str) -> Any:
     return run
 
 
-def _open_session(*arguments: Any) -> Any:
+def _open_session(
+    pair: str,
+    options: LoadOptions,
+    on_progress: Callable[[LoadProgress], None] | None = None,
+    on_client: Callable[[EngineClient], None] | None = None,
+) -> Session:
     from localspec.session import open_session
 
-    return open_session(*arguments)
+    return open_session(pair, options, on_progress, on_client)
 
 
 def run_app(start: Start) -> int:

@@ -1,7 +1,7 @@
 """Markdown that grows, cut into blocks that will not change any more.
 
-What is cut depends on the text alone, never on the pieces it came in: so a streamed answer ends up exactly as one that is
-shown at once.
+What is cut depends on the text alone, never on the pieces it came in: so a streamed answer ends up exactly
+as one that is shown at once.
 """
 
 from __future__ import annotations

@@ -112,10 +112,10 @@ class Item:
     def _first_units(self) -> list[Unit]:
         answer = self.turn.answer
         if answer is None:
-            units: list[Unit] = [TextUnit("You", "bold"), *_paragraphs(self.turn.text)]
+            units: list[Unit] = [TextUnit("You", "bold #7aa2f7"), *_paragraphs(self.turn.text)]
             return [*units, BlankUnit()]
         self._growth = _Growth(self)
-        units = [TextUnit("Answer", "bold")]
+        units = [TextUnit("Answer", "bold #9ece6a")]
         self._growth.update(units)
         if self._growth.ended:
             self._growth = None
@@ -134,7 +134,7 @@ class Item:
 
 
 class _Growth:
-    """Reads an answer and keeps an item's units up to date: stable ones, and a tail that is replaced each time."""
+    """Reads an answer and keeps an item's units up to date: stable ones, and a tail that is replaced."""
 
     def __init__(self, item: Item) -> None:
         assert item.turn.answer is not None
@@ -193,7 +193,11 @@ class _MarkdownUnits:
         self._answer = answer
         self._show_thoughts = show_thoughts
         self._read = 0
-        self._start()
+        self._phase = "start"
+        self._waiting = ""
+        self._first = True
+        self._end = ""
+        self._splitter = BlockSplitter()
         self.restarted = False
         """The units given so far are void: what looked like an answer were thoughts."""
 

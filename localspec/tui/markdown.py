@@ -1,4 +1,7 @@
-"""Markdown to lines of a terminal. Whatever the text contains, it is shown: no links, no HTML, no control characters."""
+"""Markdown to lines of a terminal.
+
+Whatever the text contains, it is shown: no links, no HTML, no control characters.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,12 @@ def _code(block: Block, width: int, plain: bool) -> RenderableType:
     from rich.syntax import Syntax
 
     return Syntax(
-        text, _lexer(block.language), theme="one-dark", word_wrap=True, padding=(0, 1), background_color="#1e2127"
+        text,
+        _lexer(block.language),
+        theme="one-dark",
+        word_wrap=True,
+        padding=(0, 1),
+        background_color="#1e2127",
     )
 
 
@@ -84,7 +92,7 @@ def _lexer(language: str) -> str:
 def _markdown(text: str) -> RenderableType:
     from localspec.tui.safe_markdown import SafeMarkdown
 
-    return SafeMarkdown(text)
+    return SafeMarkdown(visible(text))
 
 
 def make_visible(tokens: Iterable[Token]) -> None:

@@ -33,10 +33,12 @@ def seconds(value: float) -> str:
 
 
 def size(value: int | None) -> str:
-    """Bytes in GiB or MiB."""
+    """Bytes in a unit that fits."""
     if value is None:
         return "unknown"
-    return f"{value / (1 << 30):.2f} GiB" if value >= 1 << 30 else f"{value / (1 << 20):.0f} MiB"
+    if value >= 1 << 30:
+        return f"{value / (1 << 30):.2f} GiB"
+    return f"{value / (1 << 20):.0f} MiB" if value >= 1 << 20 else f"{value / 1024:.0f} KiB"
 
 
 def bar(value: float, width: int) -> str:

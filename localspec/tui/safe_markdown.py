@@ -1,4 +1,7 @@
-"""rich's Markdown without what it would hide, follow or decorate. Imported with the first block: markdown-it is not small."""
+"""rich's Markdown without what it would hide, follow or decorate.
+
+Imported with the first block: markdown-it is not small.
+"""
 
 from __future__ import annotations
 

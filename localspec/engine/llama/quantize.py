@@ -1,8 +1,8 @@
 """One quantization in a process of its own: `python -m localspec.engine.llama.quantize REQUEST`.
 
-libllama cannot stop quantizing and reports only by log lines. So it runs alone: progress leaves as JSON lines on
-what was standard output; when standard input ends (the parent stopped, or is gone) the process removes what it
-was writing and ends.
+libllama cannot stop quantizing and reports only by log lines. So it runs alone: progress leaves as JSON lines
+on what was standard output; when standard input ends (the parent stopped or is gone) the process removes what
+it was writing and ends.
 """
 
 from __future__ import annotations

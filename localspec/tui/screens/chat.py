@@ -14,15 +14,17 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input, Static
 
+from localspec.chat import controls
 from localspec.chat import runner as news_of
 from localspec.chat.chat import Busy, Chat, NeedsTemplate
 from localspec.chat.preferences import PromptHistory
 from localspec.engine.records import LoadProgress, PrefillProgress
-from localspec.engine.settings import DRAFTERS, MAX_DRAFT_LENGTH, SpeculationSettings
-from localspec.errors import EngineDied, LocalspecError
+from localspec.engine.settings import SpeculationSettings
+from localspec.errors import LocalspecError
 from localspec.terminal import one_line
 from localspec.tui import numbers
-from localspec.tui.widgets.panel import Panel, PanelState, strip_text
+from localspec.tui.screens.trouble import show_context_full, show_trouble
+from localspec.tui.widgets.panel import Panel, panel_state, strip_text
 from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.transcript import Transcript
 
@@ -33,7 +35,8 @@ _PANEL_FROM = (100, 24)
 """Columns and rows from which the panel has room beside the conversation."""
 _TINY = (40, 12)
 _KEYS = (
-    "Enter send · Esc stop · ^T origins · ^G rounds · ^R again · F5 on/off · F6 drafter · F9 draft · F1 keys · ^Q quit"
+    "Enter send · Esc stop · ^T origins · ^G rounds · ^R again · F5 on/off · F6 drafter · F9 draft"
+    " · F1 keys · ^Q quit"
 )
 _KEYS_NARROW = "Esc stop · ^T origins · ^G rounds · ^R again · F5 on/off · F1 keys · ^Q quit"
 _SLOW_LOAD_SECONDS = 5.0
@@ -68,6 +71,7 @@ class ChatScreen(Screen[None]):
         Binding("f8", "longer", "Longer drafts: K + 1", priority=True),
         Binding("f9", "swap_draft", "Swap the draft model", priority=True),
         Binding("f10", "panel", "Show or hide the panel", priority=True),
+        Binding("f11", "log", "The engine's log", priority=True),
         Binding("f12", "bench", "Benchmark", priority=True),
         Binding("ctrl+home", "scroll('home')", "To the beginning", priority=True),
         Binding("ctrl+end", "scroll('end')", "To the end", priority=True),
@@ -115,7 +119,8 @@ class ChatScreen(Screen[None]):
         self.set_class(width < _PANEL_FROM[0] or height < _PANEL_FROM[1], "-narrow")
         self.set_class(width < _TINY[0] or height < _TINY[1], "-tiny")
         self.query_one("#keys", Static).update(_KEYS if width >= 114 else _KEYS_NARROW)
-        self.call_after_refresh(self._draw_numbers)
+        self._draw_numbers()
+        self.call_after_refresh(self._draw_numbers)  # once more, when the widths are settled
 
     # --- showing -------------------------------------------------------------------------------------
 
@@ -144,27 +149,12 @@ class ChatScreen(Screen[None]):
         self._draw_numbers()
 
     def _draw_numbers(self) -> None:
-        state = self._panel_state()
+        state = panel_state(self.chat, self._memory, self.query_one(Panel).rates)
         if self.has_class("-narrow") or self.has_class("-no-panel"):
             strip = self.query_one("#strip", Static)
             strip.update(strip_text(state, max(20, strip.content_size.width)))
         else:
             self.query_one(Panel).show(state)
-
-    def _panel_state(self) -> PanelState:
-        runner, settings = self.chat.runner, self.chat.settings
-        session = runner.session
-        return PanelState(
-            reading=runner.meter.reading(),
-            speculation=settings.speculation,
-            sampler=settings.sampler,
-            context=session.info.context if session else 0,
-            memory=self._memory if session else None,
-            has_draft=session is not None and session.info.draft is not None,
-            impossible=session.info.speculation_off if session else "",
-            rates=self.query_one(Panel).rates,
-            loaded=session is not None,
-        )
 
     def _draw_title(self) -> None:
         session = self.chat.runner.session
@@ -178,7 +168,7 @@ class ChatScreen(Screen[None]):
             parts.append(title)
         self.query_one("#title", Static).update(one_line(" · ".join(parts), max(20, self.app.size.width - 2)))
 
-    def _say_status(self, text: str) -> None:
+    def say_status(self, text: str) -> None:
         if text != self._status:
             self._status = text
             self.query_one("#status", Static).update(one_line(text))
@@ -190,26 +180,26 @@ class ChatScreen(Screen[None]):
         match message.news:
             case LoadProgress(part, fraction):
                 waiting = " · your message waits" if self.chat.runner.busy else ""
-                self._say_status(f"loading the {part} {numbers.bar(fraction, 20)} {fraction:4.0%}{waiting}")
+                self.say_status(f"loading the {part} {numbers.bar(fraction, 20)} {fraction:4.0%}{waiting}")
             case PrefillProgress(done, total) if total > 0:
-                self._say_status(f"reading the prompt {numbers.bar(done / total, 20)} {done}/{total}")
+                self.say_status(f"reading the prompt {numbers.bar(done / total, 20)} {done}/{total}")
             case news_of.Opened(session):
                 self._opened(session)
             case news_of.OpenFailed(pair, error):
                 self._open_failed(pair, error)
             case news_of.AnswerBegan():
-                self._say_status("")
+                self.say_status("")
             case news_of.AnswerEnded() as ended:
                 self._answer_ended(ended)
             case news_of.DraftSwapped(session):
                 self._memory_of(session)
-                self._say_status("")
+                self.say_status("")
                 draft = session.files.draft.name if session.files.draft else "no draft model"
                 self.say(f"Draft: {draft}. The target kept its cache.")
                 self._remember_pair()
             case news_of.SwapFailed(_, error):
-                self._say_status("")
-                self._engine_trouble(error)
+                self.say_status("")
+                show_trouble(self, error)
         self._draw_title()
         self._draw_numbers()
 
@@ -217,12 +207,12 @@ class ChatScreen(Screen[None]):
         from localspec.session import Session
 
         assert isinstance(session, Session)
-        self._say_status("")
+        self.say_status("")
         self._memory_of(session)
         if session.info.load_seconds > _SLOW_LOAD_SECONDS:
             self.say(f"Ready after {session.info.load_seconds:.0f} s")
         if session.files.draft is None and not session.info.speculation_off:
-            self._say_status("no draft model: guesses come from prompt lookup (F9 loads one)")
+            self.say_status("no draft model: guesses come from prompt lookup (F9 loads one)")
         if not session.info.has_template:
             from localspec.tui.screens.template import recall_template
 
@@ -230,8 +220,8 @@ class ChatScreen(Screen[None]):
         self._remember_pair()
 
     def _open_failed(self, pair: str, error: Exception) -> None:
-        self._say_status(f"{pair}: not loaded")
-        self._engine_trouble(error)
+        self.say_status(f"{pair}: not loaded")
+        show_trouble(self, error)
 
     def _answer_ended(self, ended: news_of.AnswerEnded) -> None:
         self.transcript.grow()
@@ -239,53 +229,15 @@ class ChatScreen(Screen[None]):
         if text:
             self.prompt.offer(text)
             self.show_conversation()
-        self._say_status(self.chat.save_fault)
+        self.say_status(self.chat.save_fault)
         if isinstance(ended.error, NeedsTemplate):
             from localspec.tui.screens.template import choose_template
 
             choose_template(self)
         elif ended.error is not None and not (text and ended.answer.reason == "cancelled"):
-            self._engine_trouble(ended.error)
+            show_trouble(self, ended.error)
         elif ended.answer.reason == "length" and self.chat.settings.max_tokens is None:
-            self._context_full("the answer reached the context's end")
-
-    def _engine_trouble(self, error: Exception) -> None:
-        from localspec.errors import Cancelled
-
-        if isinstance(error, EngineDied):
-            from localspec.tui.screens.trouble import EngineDiedScreen
-
-            self.app.push_screen(EngineDiedScreen(error), self._restart)
-        elif isinstance(error, LocalspecError) and "context" in error.message and "tokens" in error.message:
-            self._context_full(error.message)
-        elif not isinstance(error, Cancelled):
-            self.complain(error)
-
-    def _context_full(self, what: str) -> None:
-        from localspec.tui.screens.trouble import ContextFullScreen
-
-        self.app.push_screen(ContextFullScreen(what), self._make_room)
-
-    def _make_room(self, choice: str | None) -> None:
-        if choice == "skip":
-            count = self.chat.skip_oldest()
-            self.say(
-                f"{count} older messages stay on file and are no longer sent." if count else "There is nothing older."
-            )
-        elif choice == "new":
-            self.action_new_chat()
-        elif choice == "edit" and self.chat.conversation.turns:
-            self._edit(len(self.chat.conversation.turns) - 1)
-
-    def _restart(self, choice: str | None) -> None:
-        options = self.chat.options
-        if choice is None or options is None:
-            return
-        if choice == "no-draft":
-            options = replace(options, draft="none")
-            self.chat.speculate(SpeculationSettings("none"))
-        self.chat.open_pair(self.chat.pair, options)
-        self._say_status("starting the engine again")
+            show_context_full(self, "the answer reached the context's end")
 
     def _memory_of(self, session: object) -> None:
         from localspec.chat.memory import memory_use
@@ -308,7 +260,7 @@ class ChatScreen(Screen[None]):
 
     def _begun(self) -> None:
         if self.chat.runner.session is None:
-            self._say_status("your message waits for the models")
+            self.say_status("your message waits for the models")
         self.query_one(Panel).forget_rates()
         self.show_conversation()
         if self._ticker is not None:
@@ -326,7 +278,7 @@ class ChatScreen(Screen[None]):
             self._end_find()
         elif self.chat.runner.busy:
             self.chat.stop()
-            self._say_status("stopping")
+            self.say_status("stopping")
         else:
             self.prompt.focus()
 
@@ -341,7 +293,7 @@ class ChatScreen(Screen[None]):
             return
         self._begun()
 
-    def _edit(self, index: int) -> None:
+    def edit(self, index: int) -> None:
         try:
             text = self.chat.take_back(index)
         except LocalspecError as error:
@@ -357,7 +309,7 @@ class ChatScreen(Screen[None]):
         turn = self.chat.conversation.turns[message.index]
         match message.what:
             case "edit":
-                self._edit(message.index)
+                self.edit(message.index)
             case "regenerate":
                 self._try_again(message.index)
             case "copy":
@@ -390,7 +342,7 @@ class ChatScreen(Screen[None]):
             self._copy_code(answer.text)
 
     def action_edit_last(self) -> None:
-        self._edit(len(self.chat.conversation.turns) - 1)
+        self.edit(len(self.chat.conversation.turns) - 1)
 
     def action_new_chat(self) -> None:
         try:
@@ -404,19 +356,12 @@ class ChatScreen(Screen[None]):
     # --- how guesses are made ------------------------------------------------------------------------
 
     def action_speculation(self) -> None:
-        off = self.chat.settings.speculation.drafter == "none"
-        self._speculate(SpeculationSettings("auto" if off else "none"))
+        self._speculate(controls.toggled(self.chat.settings.speculation))
 
     def action_drafter(self) -> None:
         session = self.chat.runner.session
-        offered = [
-            name
-            for name in DRAFTERS
-            if name != "none" and not (name == "model" and session and session.info.draft is None)
-        ]
-        now = self.chat.settings.speculation
-        place = offered.index(now.drafter) if now.drafter in offered else -1
-        self._speculate(SpeculationSettings(offered[(place + 1) % len(offered)], now.length))
+        has_draft = session is None or session.info.draft is not None
+        self._speculate(controls.next_drafter(self.chat.settings.speculation, has_draft))
 
     def action_shorter(self) -> None:
         self._change_length(-1)
@@ -425,18 +370,8 @@ class ChatScreen(Screen[None]):
         self._change_length(1)
 
     def _change_length(self, step: int) -> None:
-        now = self.chat.settings.speculation
-        drafter = "auto" if now.drafter == "none" else now.drafter
-        if now.length is None:
-            length: int | None = (self.chat.runner.meter.reading().length_now or 3) + step
-        else:
-            length = now.length + step
-        assert length is not None
-        if length < 1:
-            length = None  # below one guess lies what is chosen automatically
-        elif length > MAX_DRAFT_LENGTH:
-            length = MAX_DRAFT_LENGTH
-        self._speculate(SpeculationSettings(drafter, length))
+        seen = self.chat.runner.meter.reading().length_now
+        self._speculate(controls.with_length(self.chat.settings.speculation, seen, step))
 
     def _speculate(self, speculation: SpeculationSettings) -> None:
         session = self.chat.runner.session
@@ -444,9 +379,7 @@ class ChatScreen(Screen[None]):
             self.say(f"Speculation cannot be used: {session.info.speculation_off}", "warning")
             return
         self.chat.speculate(speculation)
-        length = "auto" if speculation.length is None else str(speculation.length)
-        word = "off" if speculation.drafter == "none" else f"{speculation.drafter}, K {length}"
-        self.say(f"Speculation {word}, from the next round on.", seconds=2.5)
+        self.say(f"Speculation {controls.described(speculation)}, from the next round on.", seconds=2.5)
         self._remember_settings()
         self._draw_numbers()
 
@@ -512,7 +445,13 @@ class ChatScreen(Screen[None]):
     def action_pairs(self) -> None:
         from localspec.tui.screens.pairs import PairsScreen
 
-        self.app.push_screen(PairsScreen(), self._open_chosen)
+        self.app.push_screen(PairsScreen(), self.open_chosen)
+
+    def action_log(self) -> None:
+        from localspec.tui.screens.log import log_screen
+
+        session = self.chat.runner.session
+        self.app.push_screen(log_screen(session.client if session is not None else None))
 
     def action_bench(self) -> None:
         from localspec.tui.screens.bench import BenchScreen
@@ -533,22 +472,32 @@ class ChatScreen(Screen[None]):
             return
         self.app.push_screen(DraftScreen(session), self._swap_chosen)
 
-    def _open_chosen(self, pair: str | None) -> None:
+    def open_chosen(self, pair: str | None) -> None:
         if pair:
             from localspec.session import LoadOptions
 
-            self.chat.open_pair(pair, LoadOptions() if self.chat.options is None else replace(self.chat.options, draft=None))
-            self._say_status(f"loading {pair}")
+            self.chat.open_pair(
+                pair, LoadOptions() if self.chat.options is None else replace(self.chat.options, draft=None)
+            )
+            self.say_status(f"loading {pair}")
 
     def _swap_chosen(self, draft: str | None) -> None:
         if draft:
             self.chat.swap_draft(draft)
             waits = " after this answer" if self.chat.runner.busy else ""
-            self._say_status(f"swapping the draft{waits}")
+            self.say_status(f"swapping the draft{waits}")
 
     def _settings_done(self, _: object) -> None:
         self._remember_settings()
         self._draw_numbers()
+
+    @property
+    def remembered_templates(self) -> dict[str, str]:
+        """By file: the template chosen for it."""
+        return dict(self._preferences.templates)
+
+    def remember_template(self, key: str, name: str) -> None:
+        self._prefer(templates=self.remembered_templates | {key: name})
 
     # --- what is remembered ----------------------------------------------------------------------------
 
@@ -561,7 +510,9 @@ class ChatScreen(Screen[None]):
 
     def _remember_settings(self) -> None:
         settings = self.chat.settings
-        self._prefer(sampler=settings.sampler, speculation=settings.speculation, system=self.chat.conversation.system)
+        self._prefer(
+            sampler=settings.sampler, speculation=settings.speculation, system=self.chat.conversation.system
+        )
 
     def _remember_pair(self) -> None:
         draft = self.chat.options.draft if self.chat.options is not None else None

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from rich.text import Text
 from textual.widgets import Static
 
+from localspec.chat.chat import Chat
+from localspec.chat.controls import described
 from localspec.chat.memory import MemoryUse
 from localspec.chat.meter import PARTS, Reading
 from localspec.engine.settings import SamplerSettings, SpeculationSettings
@@ -34,6 +36,22 @@ class PanelState:
     """Why this target cannot be guessed for at all, "" when it can."""
     rates: tuple[float, ...] = ()
     loaded: bool = False
+
+
+def panel_state(chat: Chat, memory: MemoryUse | None, rates: tuple[float, ...]) -> PanelState:
+    """What there is to show of a chat now."""
+    session = chat.runner.session
+    return PanelState(
+        reading=chat.runner.meter.reading(),
+        speculation=chat.settings.speculation,
+        sampler=chat.settings.sampler,
+        context=session.info.context if session else 0,
+        memory=memory if session else None,
+        has_draft=session is not None and session.info.draft is not None,
+        impossible=session.info.speculation_off if session else "",
+        rates=rates,
+        loaded=session is not None,
+    )
 
 
 class Panel(Static):
@@ -102,13 +120,15 @@ def state_line(state: PanelState) -> str:
         return f"speculation off: {one_line(state.impossible)}"
     if speculation.drafter == "none" or speculation.length == 0:
         return "speculation off: as ordered"
-    wanted = "auto" if speculation.drafter == "auto" else f"{speculation.drafter} (ordered)"
-    length = "K auto" if speculation.length is None else f"K {speculation.length}"
-    if not reading.tokens:
-        return f"speculation {'auto' if speculation.drafter == 'auto' else 'on'}: {wanted}, {length}"
+    if reading.rounds <= 1:
+        return f"speculation on: {described(speculation)}"
     if reading.speculating:
         now = f"{reading.drafter_now}, K now {reading.length_now}"
-        return f"speculation on: {now}" if reading.drafter_now != "none" else "speculation on: no draft this round"
+        return (
+            f"speculation on: {now}"
+            if reading.drafter_now != "none"
+            else "speculation on: no draft this round"
+        )
     return f"speculation off: {one_line(reading.reason) or 'nothing beats plain'}"
 
 
@@ -124,7 +144,7 @@ def _joined(parts: list[str], width: int) -> str:
 
 def _speculation(text: Text, state: PanelState, width: int) -> None:
     line = state_line(state)
-    on = line.startswith(("speculation on", "speculation auto"))
+    on = line.startswith("speculation on")
     _wrapped(text, line, width, "bold green" if on else "bold yellow")
     if state.reading.unused_draft:
         reason = one_line(state.reading.reason) or "no reason given"
@@ -186,7 +206,9 @@ def _context(text: Text, state: PanelState, width: int) -> None:
     memory = state.memory
     if memory is not None:
         text.append(f"memory {numbers.size(memory.total)}\n", "bold")
-        text.append(f"  target {numbers.size(memory.target)} + cache {numbers.size(memory.target_cache)}\n", "dim")
+        text.append(
+            f"  target {numbers.size(memory.target)} + cache {numbers.size(memory.target_cache)}\n", "dim"
+        )
         if memory.has_draft:
             text.append(
                 f"  draft {numbers.size(memory.draft)} + cache {numbers.size(memory.draft_cache)}\n", "dim"

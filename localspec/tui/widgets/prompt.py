@@ -1,4 +1,4 @@
-"""Where people type: Enter sends, Ctrl+J or Shift+Enter makes a line, the arrows reach what was typed before."""
+"""Where people type: Enter sends, Ctrl+J or Shift+Enter makes a line, arrows reach earlier prompts."""
 
 from __future__ import annotations
 
@@ -55,10 +55,15 @@ class Prompt(TextArea):
             event.prevent_default()
             if event.key != "enter":
                 self._replace_via_keyboard("\n", *self.selection)
-            elif self.text.strip():
-                self.post_message(self.Sent(self.text))
+            else:
+                self.send()
             return
         await super()._on_key(event)
+
+    def send(self) -> None:
+        """As Enter does."""
+        if self.text.strip():
+            self.post_message(self.Sent(self.text))
 
     def sent(self) -> None:
         """What stands here was taken: remember and clear it."""
@@ -137,6 +142,7 @@ class Prompt(TextArea):
         return [start for start, _, _ in spans] or [0]
 
     async def _on_paste(self, event: events.Paste) -> None:
+        event.stop()
         event.prevent_default()
         text = event.text.replace("\r\n", "\n").replace("\r", "\n")
         if result := self._replace_via_keyboard(visible(text), *self.selection):

@@ -1,9 +1,13 @@
-"""The conversation on the screen. Draws only the lines in view, so its cost does not depend on how long the chat is."""
+"""The conversation on the screen.
+
+Draws only the lines in view, so its cost does not depend on how long the chat is.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -31,7 +35,7 @@ class Transcript(ScrollView, can_focus=True):
     Transcript { overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1; }
     """
 
-    BINDINGS = [  # noqa: RUF012 - textual's interface
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "scroll_up", "Scroll up", show=False),
         Binding("down", "scroll_down", "Scroll down", show=False),
         Binding("k,shift+up", "select(-1)", "Message before", show=False),
@@ -42,7 +46,7 @@ class Transcript(ScrollView, can_focus=True):
         Binding("b", "ask('copy_code')", "Copy its code", show=False),
         Binding("g,enter", "ask('rounds')", "Step through its rounds", show=False),
         Binding("t", "toggle_thoughts", "Show or fold thoughts", show=False),
-    ]  # type: list[BindingType]
+    ]
 
     class Asked(Message):
         """Something is to be done with one message."""
@@ -123,7 +127,7 @@ class Transcript(ScrollView, can_focus=True):
     # --- searching -----------------------------------------------------------------------------------
 
     def find(self, needle: str, backwards: bool = True) -> bool:
-        """Select the next turn (seen from the selected one) that contains `needle`, and bring the place into view."""
+        """Select the next turn (from the selected one) that contains `needle`, and show the place."""
         count = len(self._items)
         if not needle or not count:
             return False
@@ -245,7 +249,7 @@ class Transcript(ScrollView, can_focus=True):
             self._anchor = (index, y - self._starts[index])
 
     def _settle(self) -> None:
-        """Render what is in view, until heights no longer change, and keep the place: the end, or the item at the top."""
+        """Render what is in view until heights settle; keep the place: the end, or the item at the top."""
         rows, look, console = self.size.height, self._look(), self.app.console
         if not rows:
             return

@@ -1,0 +1,246 @@
+"""The audit itself: every check in turn, each finding named, nothing stopped by the first bug."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from localspec.audit import algebra
+from localspec.audit.cases import Case, Variant, cases, variants
+from localspec.audit.forks import Comparison, compare, count_faults
+from localspec.audit.noise import measure, rewind_faults
+from localspec.audit.records import AuditResult, Check, Fault, Fork, Noise
+from localspec.audit.subject import Answer, Subject
+from localspec.engine.settings import SamplerSettings, SpeculationSettings
+from localspec.errors import EngineDied, LocalspecError
+
+Say = Callable[[str], None]
+T = TypeVar("T")
+
+_DRAFT_TOLERANCE = 0.02
+"""Total variation between a draft's own q and the same computed anew: rounding of other kernels, no more."""
+
+
+class Audit:
+    """One audit of one loaded pair."""
+
+    def __init__(
+        self, subject: Subject, *, has_draft: bool, raw: bool, quick: bool, say: Say = lambda text: None
+    ) -> None:
+        self._subject = subject
+        self._has_draft = has_draft
+        self._quick = quick
+        self._say = say
+        self._cases = cases(raw, quick)
+        self._variants = variants(has_draft, quick)
+        self._forks: list[Fork] = []
+        self._faults: list[Fault] = []
+        self._checks: dict[str, Check] = {}
+        self._plain: dict[str, Answer] = {}
+        self._tokens = 0
+        self._noise = Noise(0.0, 0)
+
+    def run(self) -> AuditResult:
+        """Everything. An engine that dies ends it: what was found by then is the result."""
+        start = time.perf_counter()
+        complete = True
+        try:
+            self._plain_answers()
+            self._measure_noise()
+            self._rewinds()
+            if self._has_draft:
+                self._distributions()
+            self._texts()
+            self._sampling()
+        except EngineDied as error:
+            complete = False
+            self._fault(Fault("engine", f"the engine died: {error.message}"))
+        return AuditResult(
+            tuple(self._checks.values()),
+            tuple(self._forks),
+            tuple(self._faults),
+            self._noise,
+            self._tokens,
+            time.perf_counter() - start,
+            self._quick,
+            complete,
+        )
+
+    # --- stages ---------------------------------------------------------------------------------------
+
+    def _plain_answers(self) -> None:
+        for case in self._cases:
+            self._say(f"plain: {case.name}")
+            answer = self._answer(case, Variant("plain", SpeculationSettings("none")))
+            if answer is not None:
+                self._plain[case.name] = answer
+        first = self._cases[0]
+        again = self._answer(first, Variant("plain", SpeculationSettings("none")))
+        same = (
+            again is not None and first.name in self._plain and again.tokens == self._plain[first.name].tokens
+        )
+        note = (
+            "" if same else "plain decoding does not repeat itself on this machine: forks may come from that"
+        )
+        self._count("plain twice", compared=1, equal=int(same), note=note)
+
+    def _measure_noise(self) -> None:
+        texts = [
+            [*answer.prompt, *answer.tokens] for answer in self._plain.values() if len(answer.tokens) > 12
+        ]
+        widths = (3, 6) if self._quick else (2, 3, 5, 9)
+        self._say("how far batches move the logits")
+        self._guarded(
+            "engine",
+            lambda: self._set_noise(measure(self._subject, texts[: 2 if self._quick else 4], widths)),
+        )
+
+    def _set_noise(self, noise: Noise) -> None:
+        self._noise = noise
+
+    def _rewinds(self) -> None:
+        self._say("rewinding")
+        texts = [[*answer.prompt, *answer.tokens] for answer in self._plain.values()][:2]
+        for text in texts:
+            faults = self._guarded(
+                "rewind", partial(rewind_faults, self._subject, text, self._noise, self._has_draft)
+            )
+            for fault in faults or ():
+                self._fault(fault)
+            self._count("rewind", compared=1, equal=int(not faults), bugs=len(faults or ()))
+
+    def _distributions(self) -> None:
+        """Drafts on real text, judged by exact computation."""
+        self._say("distributions")
+        for number, (text, begin) in enumerate(self._places()):
+            warm = SamplerSettings(temperature=0.8 if number % 2 else 1.0, seed=number, mode="rejection")
+            if number % 3 == 2:
+                warm = replace(warm, repeat_penalty=1.1)
+            found = self._guarded("draft distribution", partial(self._judge_place, text[:begin], warm))
+            faults = found or []
+            for fault in faults:
+                self._fault(fault)
+            self._count(
+                "distribution", compared=1, equal=int(found is not None and not faults), bugs=len(faults)
+            )
+
+    def _judge_place(self, tokens: list[int], sampler: SamplerSettings) -> list[Fault]:
+        place = algebra.look(self._subject, tokens, 3, sampler, max(1, len(tokens) - 2))
+        if not place.draft.ids:
+            return []
+        assert sampler.seed is not None
+        return [
+            *algebra.draft_faults(place, sampler, _DRAFT_TOLERANCE),
+            *algebra.algebra_faults(place, len(tokens)),
+            *algebra.coupled_faults(place, sampler.seed, len(tokens)),
+        ]
+
+    def _places(self) -> list[tuple[list[int], int]]:
+        """Texts and where in them a draft is asked for, spread over the answers."""
+        wanted = 6 if self._quick else 24
+        answers = [answer for answer in self._plain.values() if len(answer.tokens) > 8]
+        places = []
+        for number in range(wanted if answers else 0):
+            answer = answers[number % len(answers)]
+            share = (number // len(answers) + 1) / (wanted // len(answers) + 2)
+            places.append(
+                ([*answer.prompt, *answer.tokens], len(answer.prompt) + int(share * len(answer.tokens)))
+            )
+        return places
+
+    def _texts(self) -> None:
+        for case in self._cases:
+            for variant in self._variants:
+                if self._quick and case.check in ("stops", "penalties") and variant is self._variants[0]:
+                    continue
+                self._say(f"{case.name}: {variant.name}")
+                self._compare_text(case, variant)
+
+    def _compare_text(self, case: Case, variant: Variant) -> None:
+        plain = self._plain.get(case.name)
+        other = self._answer(case, variant)
+        if plain is None or other is None:
+            self._count(case.check, compared=1, bugs=1)
+            return
+        where = f"{case.name}, {variant.name}"
+        what = Comparison(
+            case.check, case.name, variant.name, replace(case.request, speculation=variant.speculation)
+        )
+        found = self._guarded(case.check, lambda: compare(self._subject, plain, other, what, self._noise))
+        wrong = count_faults(other, case.check, where)
+        for fault in wrong:
+            self._fault(fault)
+        if isinstance(found, Fork):
+            self._forks.append(found)
+        elif isinstance(found, Fault):
+            self._fault(found)
+        tie = isinstance(found, Fork) and found.kind == "near-tie"
+        self._count(
+            case.check, compared=1, equal=int(found is None and not wrong), near_ties=int(tie),
+            bugs=len(wrong) + int(found is not None and not tie),
+        )  # fmt: skip
+
+    def _sampling(self) -> None:
+        """A sampler must be obeyed: hot answers differ from each other, and a seed repeats its own."""
+        self._say("seeds")
+        case = next((case for case in self._cases if case.name == "code"), self._cases[0])
+        variant = self._variants[0]
+        hot = SamplerSettings(temperature=1.2, top_k=0, top_p=1.0, min_p=0.0)
+        texts = []
+        for seed in (11, 12, 13, 14, 11):
+            request = replace(case.request, sampler=replace(hot, seed=seed, mode="rejection"), max_tokens=10)
+            answer = self._answer(Case("seeds", case.name, request), variant)
+            texts.append(answer.tokens if answer is not None else ())
+        wrong = []
+        if len(set(texts)) < 3:
+            wrong.append(
+                Fault("seeds", "four seeds at temperature 1.2 gave fewer than three different texts")
+            )
+        if texts[0] != texts[-1]:
+            wrong.append(Fault("seeds", "the same seed gave two different texts"))
+        for fault in wrong:
+            self._fault(fault)
+        self._count("seeds", compared=len(texts), equal=len(texts) - len(wrong), bugs=len(wrong))
+
+    # --- helpers --------------------------------------------------------------------------------------
+
+    def _answer(self, case: Case, variant: Variant) -> Answer | None:
+        request = replace(case.request, speculation=variant.speculation)
+        answer = self._guarded(
+            case.check, lambda: self._subject.answer(request), f"{case.name}, {variant.name}"
+        )
+        self._tokens += len(answer.tokens) if answer is not None else 0
+        return answer
+
+    def _guarded(self, check: str, do: Callable[[], T], where: str = "") -> T | None:
+        """An engine that refuses or fails is a finding; one that died ends the audit."""
+        try:
+            return do()
+        except EngineDied:
+            raise
+        except LocalspecError as error:
+            self._fault(Fault(check, f"{where + ': ' if where else ''}the engine failed: {error.message}"))
+            return None
+
+    def _fault(self, fault: Fault) -> None:
+        if fault not in self._faults:
+            self._faults.append(fault)
+
+    def _count(
+        self,
+        name: str,
+        *,
+        compared: int = 0,
+        equal: int = 0,
+        near_ties: int = 0,
+        bugs: int = 0,
+        note: str = "",
+    ) -> None:
+        before = self._checks.get(name, Check(name, 0, 0))
+        self._checks[name] = Check(
+            name, before.compared + compared, before.equal + equal, before.near_ties + near_ties,
+            before.bugs + bugs, note or before.note,
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What this machine and this build can do: `gather` finds the facts, pure functions in `rules` judge them."""

@@ -1,0 +1,129 @@
+"""What the full-page screens share: a title, a hint of keys at the bottom, Esc to go back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Input, Static
+
+from localspec.terminal import one_line
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+Result = TypeVar("Result")
+
+
+class Page(Screen[Result], Generic[Result]):
+    """A screen over the chat."""
+
+    BINDINGS = [Binding("escape", "back", "Back to the chat")]  # noqa: RUF012 - textual's interface
+    HEADING = ""
+    HINTS = ""
+
+    def compose(self) -> ComposeResult:
+        yield Static(f"localspec · {self.HEADING}", id="title", markup=False)
+        yield from self.body()
+        yield Static(self.HINTS, id="keys", markup=False)
+
+    def body(self) -> ComposeResult:
+        """What stands between title and hints."""
+        raise NotImplementedError
+
+    def action_back(self) -> None:
+        self.dismiss(None)
+
+
+class Ask(ModalScreen[str | None]):
+    """One line of text is wanted; None when the person changed their mind."""
+
+    BINDINGS = [Binding("escape", "dismiss(None)", "Cancel")]  # noqa: RUF012 - textual's interface
+
+    def __init__(self, question: str, value: str = "") -> None:
+        super().__init__()
+        self._question = question
+        self._value = value
+
+    def compose(self) -> ComposeResult:
+        from textual.containers import Vertical
+
+        with Vertical(classes="dialog"):
+            yield Static(one_line(self._question), classes="heading", markup=False)
+            yield Input(one_line(self._value, 2000))
+            yield Static("Enter takes it, Esc goes back", classes="note", markup=False)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value)
+
+
+class Confirm(ModalScreen[bool]):
+    """Yes or no; no is what Esc means."""
+
+    BINDINGS = [  # noqa: RUF012 - textual's interface
+        Binding("y,enter", "dismiss(True)", "Yes"),
+        Binding("n,escape", "dismiss(False)", "No"),
+    ]
+
+    def __init__(self, question: str, details: str = "") -> None:
+        super().__init__()
+        self._question = question
+        self._details = details
+
+    def compose(self) -> ComposeResult:
+        from textual.containers import Vertical
+
+        with Vertical(classes="dialog"):
+            yield Static(one_line(self._question, 1000), classes="heading", markup=False)
+            if self._details:
+                yield Static(self._details, classes="note", markup=False)
+            yield Static("y or Enter: yes    n or Esc: no", classes="note", markup=False)
+
+
+class Choose(ModalScreen[str | None]):
+    """One of some choices: (what is returned, what is shown)."""
+
+    BINDINGS = [Binding("escape", "dismiss(None)", "Cancel")]  # noqa: RUF012 - textual's interface
+
+    def __init__(self, heading: str, choices: list[tuple[str, str]], details: str = "") -> None:
+        super().__init__()
+        self._heading = heading
+        self._choices = choices
+        self._details = details
+
+    def compose(self) -> ComposeResult:
+        from rich.text import Text
+        from textual.containers import Vertical
+        from textual.widgets import OptionList
+        from textual.widgets.option_list import Option
+
+        with Vertical(classes="dialog"):
+            yield Static(one_line(self._heading, 1000), classes="heading", markup=False)
+            if self._details:
+                yield Static(self._details, classes="note", markup=False)
+            yield OptionList(*[Option(Text(one_line(text)), id=name) for name, text in self._choices])
+            yield Static("Enter takes it, Esc goes back", classes="note", markup=False)
+
+    def on_option_list_option_selected(self, event: object) -> None:
+        from textual.widgets import OptionList
+
+        assert isinstance(event, OptionList.OptionSelected)
+        self.dismiss(event.option.id)
+
+
+def if_given(action: Callable[[Result], object]) -> Callable[[Result | None], None]:
+    """For the answer of a screen: `action` with it, nothing when there is none (or it is no)."""
+
+    def take(answer: Result | None) -> None:
+        if answer:
+            action(answer)
+
+    return take
+
+
+def notify(app: App[object], text: str, severity: str = "information") -> None:
+    """A notification; text from anywhere."""
+    app.notify(one_line(text, 600), severity=severity, markup=False, timeout=8.0)  # type: ignore[arg-type]

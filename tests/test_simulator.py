@@ -1,0 +1,278 @@
+"""The controller against every other policy, on recorded chains and simulated machines."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from statistics import mean
+
+import pytest
+from click.testing import CliRunner
+
+from localspec.cli.simulate import simulate
+from localspec.engine.adaptive import AdaptiveController
+from localspec.engine.comparison import Comparison, compare
+from localspec.engine.controller import FixedController
+from localspec.engine.machine_profiles import PROFILES, MachineProfile, curve
+from localspec.engine.probing import PROBE_SHARE
+from localspec.engine.simulate import (
+    Trace,
+    adaptive,
+    calibrated_costs,
+    clairvoyant_seconds,
+    join,
+    make_trace,
+    read_traces,
+    replay,
+)
+
+TRACES = Path(__file__).parent / "data" / "open.json.gz"
+PAYING = [profile for profile in PROFILES if profile.pays]
+
+
+@cache
+def texts(lookup: bool = True) -> tuple[Trace, ...]:
+    return tuple(read_traces(TRACES, lookup))
+
+
+def text(kind: str, temperature: float, lookup: bool = True) -> Trace:
+    return next(t for t in texts(lookup) if t.kind == kind and t.temperature == temperature)
+
+
+@cache
+def comparisons() -> tuple[Comparison, ...]:
+    return tuple(compare(trace, profile, (0, 1)) for profile in PROFILES for trace in texts())
+
+
+def even_text(
+    acceptance: float, confidence: float, tokens: int = 512, seed: int = 0, chain: int = 8
+) -> Trace:
+    """A text where every guess is kept with the same chance, whatever the draft's confidence."""
+    rng = random.Random(seed)
+    output = [rng.randrange(10**6) for _ in range(tokens)]
+    chains = [[(0, confidence, acceptance)] * chain for _ in range(tokens)]
+    return make_trace(f"even {acceptance:.2f}", 0.8, [1, 2, 3], output, chains, lookup=False)
+
+
+def speed_of_plain(trace: Trace, profile: MachineProfile, seed: int = 0) -> float:
+    return replay(trace, profile, FixedController("none", 0), seed).tokens_per_second
+
+
+# --- against the others --------------------------------------------------------------------------------
+
+
+def test_beats_the_best_fixed_setting_chosen_in_hindsight() -> None:
+    paying = [row.of_best("auto") for row in comparisons() if row.profile.pays]
+    assert mean(paying) >= 1.04
+    assert min(paying) >= 0.97
+
+
+@pytest.mark.parametrize("profile", PAYING, ids=lambda profile: profile.name)
+def test_holds_up_on_every_machine_where_drafts_pay(profile: MachineProfile) -> None:
+    shares = [row.of_best("auto") for row in comparisons() if row.profile == profile]
+    assert mean(shares) >= 1.03
+
+
+def test_without_lookup_is_still_ahead_of_the_best_fixed_length() -> None:
+    shares = [compare(trace, profile, (0, 1)).of_best("auto") for profile in PAYING for trace in texts(False)]
+    assert mean(shares) >= 1.03
+    assert min(shares) >= 0.95
+
+
+def test_never_slower_than_plain_on_any_machine() -> None:
+    worst = min(comparisons(), key=lambda row: row.of_plain("auto"))
+    assert worst.of_plain("auto") >= 0.99, worst
+
+
+def test_beats_the_threshold_recipe_everywhere() -> None:
+    for row in comparisons():
+        assert row.policies["auto"] >= 0.985 * row.policies["recipe"], row
+    assert mean(row.policies["auto"] / row.policies["recipe"] for row in comparisons()) >= 1.2
+
+
+def test_nothing_beats_the_clairvoyant() -> None:
+    profile = replace(PROFILES[1], noise=0.0, rebuild=0.0, context_growth=0.0, catch_up_row=0.0)
+    for trace in texts():
+        bound = clairvoyant_seconds(trace, profile)
+        assert replay(trace, profile, adaptive(profile)).seconds >= bound * (1 - 1e-9)
+        for length in (0, 3, 8):
+            assert replay(trace, profile, FixedController("model", length)).seconds >= bound * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+def test_a_fresh_answer_does_not_lose_its_first_hundred_tokens(profile: MachineProfile) -> None:
+    for trace in texts():
+        ratios = []
+        for seed in range(3):
+            plain = replay(trace, profile, FixedController("none", 0), seed).seconds_of_tokens(0, 90)
+            ratios.append(
+                plain / replay(trace, profile, adaptive(profile, seed), seed).seconds_of_tokens(0, 90)
+            )
+        assert mean(ratios) >= 0.98, trace.name
+
+
+# --- never slower, whatever the pair -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row_cost", [0.02, 0.3])
+@pytest.mark.parametrize("confidence", [0.9, 0.999])
+def test_grid_of_acceptance_and_cost(row_cost: float, confidence: float) -> None:
+    """10 x 10 pairs of (acceptance, draft cost), confidences that say nothing: 5 % lost at most."""
+    verify = curve([(1, 1.0), (9, 1 + 8 * row_cost), (65, 1 + 64 * row_cost)])
+    worst = (9.0, 0.0, 0.0)
+    for acceptance in (0.05 + 0.1 * step for step in range(10)):
+        for cost in (0.05 + 0.1 * step for step in range(10)):
+            profile = MachineProfile("grid", 0.05, verify, cost, 0.2, noise=0.03)
+            trace = even_text(acceptance, confidence)
+            ratio = replay(trace, profile, adaptive(profile)).tokens_per_second / speed_of_plain(
+                trace, profile
+            )
+            worst = min(worst, (ratio, acceptance, cost))
+    print("worst of the grid: {:.3f} of plain at acceptance {:.2f}, draft cost {:.2f}".format(*worst))
+    assert worst[0] >= 0.95, worst
+
+
+NET_LOSS = MachineProfile(
+    "net loss", 0.05, curve([(1, 1.0), *((n, 1.2 * n + 0.1) for n in range(2, 66))]), 0.1, 0.0, noise=0.02
+)
+"""Round time 1.3 x (accepted + 1) x plain step: slower than plain even when everything is accepted."""
+
+
+def test_net_loss_at_full_acceptance_never_starts_when_calibration_shows_it() -> None:
+    controller = adaptive(NET_LOSS)
+    outcome = replay(even_text(1.0, 0.999), NET_LOSS, controller)
+    assert all(round_.verified == 0 for round_ in outcome.rounds)
+    assert controller.state == "off"
+    assert "draft step 5.0 ms" in controller.reason
+
+
+def test_net_loss_at_full_acceptance_is_noticed_when_calibration_was_wrong() -> None:
+    flattering = replace(NET_LOSS, verify=curve([(1, 1.0), (65, 1.2)]))
+    controller = AdaptiveController(calibrated_costs(flattering))
+    trace = even_text(1.0, 0.999)
+    outcome = replay(trace, NET_LOSS, controller)
+    assert outcome.rounds[5].verified == 0
+    assert sum(round_.verified > 0 for round_ in outcome.rounds) <= 20
+    assert controller.state == "off"
+    assert outcome.tokens_per_second >= 0.95 * speed_of_plain(trace, NET_LOSS)
+
+
+@pytest.mark.parametrize("acceptance", [0.9, 0.97, 1.0])
+def test_cliff_at_nine_rows_is_found_and_kept_away_from(acceptance: float) -> None:
+    verify = curve([(1, 1.0), (8, 1.1), (9, 2.6), (65, 5.0)])
+    profile = MachineProfile("cliff", 0.05, verify, 0.1, 0.0, noise=0.02)
+    trace = even_text(acceptance, 0.99, chain=16)
+    outcome = replay(trace, profile, AdaptiveController(calibrated_costs(profile)))
+    late = outcome.rounds[len(outcome.rounds) // 2 :]
+    assert all(round_.verified <= 7 for round_ in late)
+    best = max(replay(trace, profile, FixedController("model", k)).tokens_per_second for k in range(17))
+    assert outcome.tokens_per_second >= 0.9 * best
+
+
+def test_worth_going_over_a_cliff_when_what_is_behind_it_is_flat() -> None:
+    verify = curve([(1, 1.0), (8, 1.1), (9, 1.5), (65, 1.6)])
+    profile = MachineProfile("plateau", 0.05, verify, 0.02, 0.0, noise=0.02)
+    trace = even_text(0.99, 0.99, chain=16)
+    outcome = replay(trace, profile, AdaptiveController(calibrated_costs(profile)))
+    assert mean(round_.verified for round_ in outcome.rounds[10:]) >= 13
+
+
+# --- following the text --------------------------------------------------------------------------------
+
+
+def stretch(trace: Trace) -> Trace:
+    return join([trace] * 4, trace.kind)
+
+
+@pytest.mark.parametrize("profile", PAYING, ids=lambda profile: profile.name)
+@pytest.mark.parametrize(("first", "second"), [("code", "story"), ("edit", "chat")])
+def test_after_a_switch_of_text_the_new_one_runs_at_its_own_rate(
+    profile: MachineProfile, first: str, second: str
+) -> None:
+    """Code, prose, code: from 60 tokens after each switch on, within 5 % of a session that knows the text."""
+    profile = replace(profile, context_growth=0.0, spike_chance=0.0)
+    parts = [stretch(text(kind, 0.0, lookup=False)) for kind in (first, second, first)]
+    lengths = [len(part.output) for part in parts]
+    starts = [0, lengths[0], lengths[0] + lengths[1]]
+    ratios: dict[int, list[float]] = {1: [], 2: []}
+    for seed in range(4):
+        whole = replay(join(parts, f"{first}-{second}"), profile, adaptive(profile, seed), seed)
+        for part in (1, 2):
+            own = adaptive(profile, seed)
+            replay(parts[part], profile, own, seed + 9)
+            alone = replay(parts[part], profile, own, seed + 9)
+            begin, end = starts[part] + 60, starts[part] + lengths[part]
+            ratios[part].append(
+                alone.seconds_of_tokens(60, lengths[part]) / whole.seconds_of_tokens(begin, end)
+            )
+    assert mean(ratios[1]) >= 0.95
+    assert mean(ratios[2]) >= 0.95
+
+
+def test_prose_to_code_turns_on_where_only_code_pays() -> None:
+    """Off in prose; the probes find out, within their budget."""
+    profile = MachineProfile("m3", 0.05, curve([(1, 1.0), (8, 2.4), (65, 12.0)]), 0.25, 0.0, noise=0.02)
+    prose, code = even_text(0.2, 0.5, 400, chain=8), even_text(0.97, 0.99, 400, chain=8)
+    controller = adaptive(profile)
+    outcome = replay(join([prose, code], "prose, code"), profile, controller)
+    plain = speed_of_plain(code, profile)
+    assert 400 / outcome.seconds_of_tokens(0, 400) >= 0.96 * plain
+    assert 340 / outcome.seconds_of_tokens(460, 800) >= 1.3 * plain
+    assert controller.changes[0].state == "off"
+    assert (controller.state, controller.changes[-1].state) == ("on", "on")
+
+
+def test_probes_lose_at_most_one_percent_of_all_time() -> None:
+    """Whatever they meet: nothing is ever kept, and the first rounds ran up a debt."""
+    for cost, row in ((0.05, 0.02), (0.3, 0.1), (0.2, 0.6)):
+        profile = MachineProfile("p", 0.05, curve([(1, 1.0), (65, 1 + 64 * row)]), cost, 0.1, noise=0.05)
+        controller = adaptive(profile)
+        outcome = replay(even_text(0.0, 0.9, 6000), profile, controller)
+        probes = [round_ for round_ in outcome.rounds if round_.reason.startswith("a probe")]
+        lost = sum(round_.wall_seconds - 0.05 * len(round_.emitted) for round_ in probes)
+        assert lost <= 1.15 * PROBE_SHARE * outcome.seconds  # 5 % noise in each probe's own time
+        assert controller.probing.lost_share <= 1.1 * PROBE_SHARE
+
+
+def test_lookup_alone_never_loses_and_gains_on_copied_text() -> None:
+    profile = next(profile for profile in PROFILES if profile.name == "two-cores-q4_0")
+    for trace in texts():
+        speeds = [
+            replay(trace, profile, adaptive(profile, seed), seed, repeats=2, model=False).tokens_per_second
+            / replay(trace, profile, FixedController("none", 0), seed, repeats=2).tokens_per_second
+            for seed in range(3)
+        ]
+        assert mean(speeds) >= (1.02 if trace.kind == "edit" else 0.985), trace.name
+
+
+def test_answers_are_the_same_from_run_to_run() -> None:
+    profile = PROFILES[3]
+    first, second = (replay(text("chat", 0.8), profile, adaptive(profile)) for _ in range(2))
+    assert first == second
+
+
+# --- the command ---------------------------------------------------------------------------------------
+
+
+def test_command_prints_a_table_and_the_worst_cases() -> None:
+    result = CliRunner().invoke(
+        simulate, [str(TRACES), "--profile", "two-cores-q4_k_m", "--seeds", "1", "--repeats", "1"]
+    )
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert lines[0].split()[:2] == ["machine", "text"]
+    assert sum(line.startswith("two-cores-q4_k_m") for line in lines) == 9
+    assert "of plain" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--profile", "cray-1"], "no machine profile named 'cray-1'"), ([], "not a file of traces")],
+)
+def test_command_says_what_is_wrong(tmp_path: Path, arguments: list[str], message: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text('[{"kind": "code"}]')
+    result = CliRunner().invoke(simulate, [str(path), *arguments])
+    assert message in str(result.exception)

@@ -49,7 +49,9 @@ class FakeChat:
 
     def wait_idle(self) -> None:
         self.wait_for(lambda: not self.chat.runner.busy)
-        self.wait_for(lambda: all(turn.answer is None or not turn.answer.growing for turn in self.chat.conversation.turns))
+        self.wait_for(
+            lambda: all(turn.answer is None or not turn.answer.growing for turn in self.chat.conversation.turns)
+        )
 
     def wait_for(self, condition: Callable[[], bool], seconds: float = 5.0) -> None:
         until = time.monotonic() + seconds

@@ -23,6 +23,7 @@ from localspec.engine.records import (
 )
 from localspec.engine.settings import GenerationRequest, LoadSettings
 from localspec.errors import EngineDied
+from localspec.pairs.fit_records import FitPlan, Place, Placement
 from localspec.pairs.resolve import PairFiles
 from localspec.session import LoadOptions, Session
 
@@ -41,6 +42,8 @@ class Script:
     tokens_per_second: float = 0.0
     """0 = as fast as possible."""
     load_seconds: float = 0.0
+    begin_seconds: float = 0.0
+    """Before the first event: the request is on its way."""
     prefill_seconds: float = 0.0
     has_template: bool = True
     die_after: int | None = None
@@ -79,7 +82,9 @@ class FakeClient:
         self._busy = threading.Lock()
         self.generated = 0
 
-    def load(self, settings: LoadSettings, threads: int, on_progress: Callable[[LoadProgress], None] | None = None) -> EngineInfo:  # fmt: skip
+    def load(
+        self, settings: LoadSettings, threads: int, on_progress: Callable[[LoadProgress], None] | None = None
+    ) -> EngineInfo:
         script = self.script
         steps = 20
         for step in range(steps + 1):
@@ -91,12 +96,24 @@ class FakeClient:
         if script.fail_load is not None:
             raise script.fail_load
         self.info = EngineInfo(
-            _facts(settings.target, script.size), _facts(settings.draft, script.size // 4) if settings.draft else None,
-            settings.context or 4096, 2, "fake", script.has_template, script.load_seconds, script.speculation_off,
-        )  # fmt: skip
+            _facts(settings.target, script.size),
+            _facts(settings.draft, script.size // 4) if settings.draft else None,
+            settings.context or 4096,
+            2,
+            "fake",
+            script.has_template,
+            script.load_seconds,
+            script.speculation_off,
+        )
         return self.info
 
-    def load_draft(self, path: Path | None, masked_ids: tuple[int, ...] = (), shared_rows: int | None = None, on_progress: Any = None) -> EngineInfo:  # fmt: skip
+    def load_draft(
+        self,
+        path: Path | None,
+        masked_ids: tuple[int, ...] = (),
+        shared_rows: int | None = None,
+        on_progress: Any = None,
+    ) -> EngineInfo:
         assert self.info is not None
         with self._busy:
             self.drafts.append(path)
@@ -131,6 +148,7 @@ class FakeClient:
         script = self.script
         if script.refuse is not None:
             raise script.refuse
+        time.sleep(script.begin_seconds)
         yield PrefillProgress(0, 10)
         if self._cancel.wait(script.prefill_seconds):
             yield self._end(request, StatsBuilder(10, 0), [], "cancelled", 0.1)
@@ -147,9 +165,7 @@ class FakeClient:
                 break
             if script.die_after is not None and len(made) >= script.die_after:
                 self.alive = False
-                raise EngineDied(
-                    "the engine's process ended (SIGKILL); its last words: boom", "log: engine.log"
-                )
+                raise EngineDied("the engine's process ended (SIGKILL); its last words: boom", "log: engine.log")
             yield self._round(number, len(made), verified, accepted, tokens, stats)
             made += tokens
             self.generated = len(made)
@@ -163,17 +179,34 @@ class FakeClient:
         now = asked[-1] if asked else self.requests[-1].speculation
         return now.drafter != "none" and not self.script.never_drafts
 
-    def _round(self, number: int, made: int, verified: int, accepted: int, tokens: list[Token], stats: StatsBuilder) -> RoundFinished:  # fmt: skip
+    def _round(
+        self, number: int, made: int, verified: int, accepted: int, tokens: list[Token], stats: StatsBuilder
+    ) -> RoundFinished:
         guesses = tuple(token.text for token in tokens[:accepted]) + ("wrong",) * (verified - accepted)
         finished = Round(
-            number, 10 + made, "model" if verified else "none", tuple(range(verified)), (0.9, 0.8, 0.7, 0.6)[:verified],
-            verified, accepted, tuple(token.id for token in tokens), tuple(token.provenance for token in tokens),
-            self.script.reason, 0, 0.002 * verified, 0.02, 0.001, 0.0005, 0.0001,
-        )  # fmt: skip
+            number,
+            10 + made,
+            "model" if verified else "none",
+            tuple(range(verified)),
+            (0.9, 0.8, 0.7, 0.6)[:verified],
+            verified,
+            accepted,
+            tuple(token.id for token in tokens),
+            tuple(token.provenance for token in tokens),
+            self.script.reason,
+            0,
+            0.002 * verified,
+            0.02,
+            0.001,
+            0.0005,
+            0.0001,
+        )
         stats.add(finished)
         return RoundFinished(finished, tuple(tokens), guesses, self.script.plain_token_seconds)
 
-    def _end(self, request: GenerationRequest, stats: StatsBuilder, made: list[Token], reason: Any, wall: float) -> Finished:  # fmt: skip
+    def _end(
+        self, request: GenerationRequest, stats: StatsBuilder, made: list[Token], reason: Any, wall: float
+    ) -> Finished:
         text = "".join(token.text for token in made)
         state = "on" if self._speculates() else "off"
         built = stats.build(wall, self.script.plain_token_seconds, state, self.script.reason)
@@ -189,13 +222,7 @@ def _blocks(script: Script, speculates: Callable[[], bool]) -> Iterator[tuple[in
         accepted = min(accepted, len(pieces) - place - 1)
         verified = max(verified, accepted)
         block = pieces[place : place + accepted + 1]
-        own = (
-            Provenance.PLAIN
-            if not verified
-            else Provenance.BONUS
-            if accepted == verified
-            else Provenance.CORRECTED
-        )
+        own = Provenance.PLAIN if not verified else Provenance.BONUS if accepted == verified else Provenance.CORRECTED
         origins = [Provenance.ACCEPTED] * accepted + [own]
         yield (
             verified,
@@ -218,9 +245,7 @@ class FakeOpener:
         self.clients: list[FakeClient] = []
         self.options: list[LoadOptions] = []
 
-    def __call__(
-        self, pair: str, options: LoadOptions, on_progress: Any = None, on_client: Any = None
-    ) -> Session:
+    def __call__(self, pair: str, options: LoadOptions, on_progress: Any = None, on_client: Any = None) -> Session:
         self.options.append(options)
         client = FakeClient(self.script)
         self.clients.append(client)
@@ -230,11 +255,17 @@ class FakeOpener:
         settings = LoadSettings(TARGET, draft, context=options.context)
         client.load(settings, 2, on_progress)
         files = PairFiles(pair, TARGET, draft, (TARGET,), (draft,) if draft else ())
-        return FakeSession(files, None, client, settings)  # type: ignore[arg-type]
+        return FakeSession(files, None, placed(), client, settings)  # type: ignore[arg-type]
 
     @property
     def client(self) -> FakeClient:
         return self.clients[-1]
+
+
+def placed() -> FitPlan:
+    """A plan in which everything is in RAM."""
+    place = Place("RAM", "RAM", 32 << 30, 20 << 30, 1 << 30, 2 << 30)
+    return FitPlan(True, 4096, "f16", 16, Placement(0, 33, ()), None, "", (), (place,), ())
 
 
 class FakeSession(Session):

@@ -14,7 +14,7 @@ from localspec.chat.preferences import PreferenceFile, Preferences, PromptHistor
 from localspec.chat.provenance import PieceReader
 from localspec.chat.session_file import SessionMeta, SessionWriter, read_session
 from localspec.chat.session_store import SessionStore
-from localspec.engine.settings import SamplerSettings, SpeculationSettings
+from localspec.engine.settings import SamplerSettings
 from localspec.errors import InvalidInput, UnknownName, UnreadableFile
 from tests.chat_tools import FakeChat
 from tests.fake_engine import Script
@@ -164,7 +164,7 @@ def test_exports(tmp_path: Path) -> None:
     export(fake.chat.saved, tmp_path / "a.md")
     with pytest.raises(InvalidInput, match="exists"):
         export(fake.chat.saved, tmp_path / "a.md")
-    with pytest.raises(InvalidInput, match="or .json"):
+    with pytest.raises(InvalidInput, match=r"or \.json"):
         export(fake.chat.saved, tmp_path / "a.pdf")
 
 
@@ -174,9 +174,9 @@ def test_a_long_session_opens_fast(tmp_path: Path) -> None:
     lines = fake.chat.path.read_bytes().split(b"\n")
     path = tmp_path / "long.jsonl"
     path.write_bytes(b"\n".join([lines[0], *lines[1:-1] * 1000, b""]))
-    start = time.perf_counter()
+    start = time.process_time()
     turns = read_session(path).conversation.turns
-    assert time.perf_counter() - start < 1.5
+    assert time.process_time() - start < 1.5
     assert len(turns) == 2000 and sum(len(turn.said) for turn in turns) > 4_900_000
 
 
@@ -184,12 +184,18 @@ def test_preferences_survive_damage(tmp_path: Path) -> None:
     file = PreferenceFile(tmp_path / "p" / "chat.json")
     assert file.read() == Preferences()
     wanted = Preferences(
-        "nord", True, False, "pair", "draft", SamplerSettings(0.3, seed=4, logit_bias=((5, -1.0),)),
-        SpeculationSettings("lookup", 5), "sys", {"k": "chatml"},
-    )  # fmt: skip
+        "nord",
+        True,
+        False,
+        "pair",
+        "draft",
+        SamplerSettings(0.3, seed=4, logit_bias=((5, -1.0),)),
+        "sys",
+        {"k": "chatml"},
+    )
     file.write(wanted)
     assert file.read() == wanted
-    file.path.write_text('{"theme": 7, "sampler": {"temperature": -3}, "speculation": {"drafter": "x"}, "panel": false}')
+    file.path.write_text('{"theme": 7, "sampler": {"temperature": -3}, "panel": false}')
     assert file.read() == Preferences(panel=False)
     file.path.write_bytes(b"\xff{")
     assert file.read() == Preferences()

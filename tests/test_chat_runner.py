@@ -136,14 +136,13 @@ def test_changes_act_on_the_running_answer(tmp_path: Path) -> None:
 
 
 def test_a_change_between_request_and_first_round_is_not_lost(tmp_path: Path) -> None:
-    fake = FakeChat(tmp_path, Script(prefill_seconds=0.2)).open()
+    fake = FakeChat(tmp_path, Script(begin_seconds=0.2)).open()
     fake.chat.send("one")
     fake.wait_for(lambda: bool(fake.opener.client.requests))
-    fake.opener.client.changes.clear()
-    fake.chat.settings.speculation = SpeculationSettings("none")
-    fake.chat.runner._changes += 1  # as if `change` had come before the engine took the request up
+    fake.chat.speculate(SpeculationSettings("none"))
+    fake.opener.client.changes.clear()  # an engine that is not generating yet forgets it
     fake.wait_idle()
-    assert fake.opener.client.changes[0][0] == SpeculationSettings("none")
+    assert [speculation for speculation, _ in fake.opener.client.changes] == [SpeculationSettings("none")]
 
 
 def test_a_draft_swap_waits_for_the_answer(tmp_path: Path) -> None:
@@ -228,9 +227,14 @@ def test_many_interleavings_mix_nothing_up(tmp_path: Path) -> None:
     fake = FakeChat(tmp_path, Script(text="abcdefgh" * 12, tokens_per_second=4000)).open()
     chat = fake.chat
     actions = [
-        lambda: chat.send("x"), chat.regenerate, chat.stop, chat.new, lambda: chat.swap_draft("d.gguf"),
-        lambda: chat.take_back(len(chat.conversation.turns) - 1), lambda: chat.speculate(SpeculationSettings("none")),
-    ]  # fmt: skip
+        lambda: chat.send("x"),
+        chat.regenerate,
+        chat.stop,
+        chat.new,
+        lambda: chat.swap_draft("d.gguf"),
+        lambda: chat.take_back(len(chat.conversation.turns) - 1),
+        lambda: chat.speculate(SpeculationSettings("none")),
+    ]
     wait = threading.Event()
     for _ in range(200):
         try:
@@ -244,7 +248,9 @@ def test_many_interleavings_mix_nothing_up(tmp_path: Path) -> None:
     fake.wait_idle()
     for turn in chat.conversation.turns:
         assert turn.answer is None or turn.said == "abcdefgh" * 12 or ("abcdefgh" * 12).startswith(turn.said)
-    assert [turn.role for turn in chat.conversation.turns] == ["user", "assistant"] * (len(chat.conversation.turns) // 2)
+    assert [turn.role for turn in chat.conversation.turns] == ["user", "assistant"] * (
+        len(chat.conversation.turns) // 2
+    )
 
 
 def test_unknown_memory_is_never_counted_as_nothing() -> None:

@@ -27,9 +27,7 @@ CONSOLE = Console(width=200, force_terminal=True, color_system="truecolor")
 
 
 def shown(text: str, width: int = 60, plain: bool = False) -> list[str]:
-    return [
-        strip.text.rstrip() for block in split_blocks(text) for strip in render_block(block, width, CONSOLE, plain)
-    ]
+    return [strip.text.rstrip() for block in split_blocks(text) for strip in render_block(block, width, CONSOLE, plain)]
 
 
 # --- blocks ------------------------------------------------------------------------------------------
@@ -100,7 +98,11 @@ def test_wide_characters_never_overflow(width: int) -> None:
 
 def test_plain_look_has_no_colour() -> None:
     block = Block("x = 1", True, "python")
-    assert all(segment.style is None or segment.style.color is None for strip in render_block(block, 40, CONSOLE, True) for segment in strip)  # fmt: skip
+    assert all(
+        segment.style is None or segment.style.color is None
+        for strip in render_block(block, 40, CONSOLE, True)
+        for segment in strip
+    )
 
 
 # --- thoughts ----------------------------------------------------------------------------------------
@@ -129,9 +131,18 @@ A, C, B, P = Provenance.ACCEPTED, Provenance.CORRECTED, Provenance.BONUS, Proven
 
 def a_round(index: int, accepted: int, verified: int, origins: list[Provenance], **more: float) -> Round:
     return Round(
-        index, index, "model" if verified else "none", tuple(range(verified)), (0.5,) * verified, verified,
-        accepted, tuple(range(len(origins))), tuple(origins), "why", **more,
-    )  # fmt: skip
+        index,
+        index,
+        "model" if verified else "none",
+        tuple(range(verified)),
+        (0.5,) * verified,
+        verified,
+        accepted,
+        tuple(range(len(origins))),
+        tuple(origins),
+        "why",
+        **more,
+    )
 
 
 def event(round_: Round, texts: list[str], guesses: list[str]) -> RoundFinished:
@@ -146,9 +157,14 @@ def test_pieces_show_ghosts_before_the_targets_own_word() -> None:
     answer.add(event(a_round(2, 2, 2, [A, A, B]), [" on", " a", " mat"], [" on", " a"]))
     pieces = [(piece.text, piece.origin, piece.step) for piece in PieceReader(answer).read()]
     assert pieces == [
-        ("The", "plain", 0), (" cat", "accepted", 1), (" ran\n", "ghost", 1), (" sat", "corrected", 1),
-        (" on", "accepted", 2), (" a", "accepted", 2), (" mat", "bonus", 2),
-    ]  # fmt: skip
+        ("The", "plain", 0),
+        (" cat", "accepted", 1),
+        (" ran\n", "ghost", 1),
+        (" sat", "corrected", 1),
+        (" on", "accepted", 2),
+        (" a", "accepted", 2),
+        (" mat", "bonus", 2),
+    ]
     assert marked_text(answer) == "The[ cat]‹ ran↵›~ sat[ on a]+ mat"
 
 

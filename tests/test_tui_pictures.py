@@ -46,7 +46,10 @@ def same_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pair_list, "installed_pairs", lambda: INSTALLED)
     monkeypatch.setattr(pair_list, "catalog_entries", lambda: CATALOG)
     monkeypatch.setattr(pair_list, "machine_summary", lambda: "8 processors, 31.2 GiB of memory, 20.0 GiB free")
-    choices = [DraftChoice("a.gguf", "a.gguf (0.49B Q4_0)", True, "identical"), DraftChoice("b", "b", False, "another tokenizer")]  # fmt: skip
+    choices = [
+        DraftChoice("a.gguf", "a.gguf (0.49B Q4_0)", True, "identical"),
+        DraftChoice("b", "b", False, "another tokenizer"),
+    ]
     monkeypatch.setattr("localspec.tui.screens.draft.draft_choices", lambda target: choices)
 
 
@@ -57,7 +60,7 @@ async def test_screens_look_as_they_should(tmp_path: Path, size: tuple[int, int]
     async with app.run_test(size=size) as pilot:
         await ask(pilot, "Show me everything.")
         chat_screen(pilot).query_one(Panel).forget_rates()  # the sparkline depends on the clock
-        chat_screen(pilot)._draw_numbers()
+        chat_screen(pilot).draw_numbers()
         chat_screen(pilot).transcript.all_lines()  # exact heights, whatever was drawn while it streamed
         chat_screen(pilot).transcript._settle()
         for name, keys in SCREENS.items():

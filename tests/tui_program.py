@@ -1,6 +1,6 @@
 """The terminal UI on a fake engine, as a program of its own: for tests in a real terminal.
 
-    python tests/tui_program.py FOLDER SCRIPT      SCRIPT: a Python literal, the fields of `fake_engine.Script`
+python tests/tui_program.py FOLDER SCRIPT      SCRIPT: a Python literal, the fields of `fake_engine.Script`
 """
 
 import ast

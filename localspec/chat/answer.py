@@ -31,6 +31,8 @@ class Answer:
         self.reason: str | None = None
         """Why it ended: a `FinishReason`, or `failed`; None while it grows."""
         self.stats: GenerationStats | None = None
+        self.target = self.draft = ""
+        """Names of the files that made it; no draft = ""."""
         self.note = ""
         """What went wrong, "" when nothing did."""
         self._tokens: list[Token] = []

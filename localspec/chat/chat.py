@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from localspec.chat.answer import Answer
 from localspec.chat.conversation import Conversation, Turn
 from localspec.chat.family_templates import FamilyTemplate
+from localspec.chat.meter import Meter, meter_of
 from localspec.chat.runner import AnswerEnded, Runner
 from localspec.chat.session_file import SavedSession, SessionWriter, read_session
 from localspec.chat.session_store import SessionStore
@@ -178,6 +179,7 @@ class Chat:
         """An empty conversation. Raises Busy."""
         self._refuse_if_busy()
         self.conversation = Conversation(system=self._system)
+        self.runner.meter = Meter()
         self._begin_file()
 
     def reopen(self, path: Path) -> SavedSession:
@@ -187,6 +189,8 @@ class Chat:
         self._writer.close()
         self.conversation = session.conversation
         self._writer = SessionWriter(path, session.meta)
+        last = self.conversation.last_answer
+        self.runner.meter = Meter() if last is None else meter_of(last.stats, [step.round for step in last.steps])
         return session
 
     def rename(self, title: str) -> None:

@@ -66,6 +66,8 @@ def to_json(session: SavedSession) -> str:
 def _answer(answer: Answer) -> dict[str, Any]:
     return {
         "finish_reason": answer.reason,
+        "target": answer.target,
+        "draft": answer.draft or None,
         "note": answer.note,
         "stats": asdict(answer.stats) if answer.stats is not None else None,
         "tokens": [{"id": t.id, "provenance": t.provenance.value, "text": t.text} for t in answer.tokens],

@@ -22,6 +22,8 @@ class MemoryUse:
     draft: int | None
     draft_cache: int | None
     has_draft: bool
+    places: tuple[tuple[str, int, int], ...] = ()
+    """(RAM or a device, bytes the plan uses there, bytes that were free before)."""
 
     @property
     def total(self) -> int | None:
@@ -44,15 +46,15 @@ def memory_use(session: Session) -> MemoryUse:
         (draft.size_bytes or None) if draft is not None else None,
         _cache_bytes(draft.path, draft_context, settings.cache_type) if draft is not None else None,
         draft is not None,
+        tuple((place.name, place.used, place.free) for place in session.placed.places if place.used),
     )
 
 
 def _cache_bytes(path: Path, context: int, cache_type: str) -> int | None:
-    from localspec.pairs.gguf_header import read_header
+    from localspec.pairs import sizes
+    from localspec.pairs.split_files import local_set, read_model
 
     try:
-        from localspec.pairs import sizes
-
-        return sum(sizes.cache_bytes(read_header(path), context, cache_type))
-    except (ImportError, LocalspecError, OSError, ValueError):
+        return sum(sizes.cache_bytes(read_model(local_set(path)), context, cache_type))
+    except (LocalspecError, OSError, ValueError):
         return None

@@ -51,7 +51,9 @@ class Reading:
     position: int = 0
     """Tokens in the context."""
     ttft_seconds: float | None = None
-    prompt_rate: float | None = None
+    prompt_tokens: int | None = None
+    reused_tokens: int = 0
+    """Prompt tokens that were still in the cache."""
     speculating: bool = False
     """Whether a guess was made lately."""
     unused_draft: bool = False
@@ -130,9 +132,7 @@ class Meter:
             accepted=self._accepted,
             mean_length=_ratio(self._tokens, self._rounds),
             by_position=tuple(
-                kept / reached
-                for kept, reached in zip(self._kept, list(self._reached), strict=False)
-                if reached
+                kept / reached for kept, reached in zip(self._kept, list(self._reached), strict=False) if reached
             ),
             length_now=last.verified if last else None,
             drafter_now=last.drafter if last else "",
@@ -140,7 +140,8 @@ class Meter:
             parts=tuple(self._seconds),
             position=last.position + len(last.emitted) if last else 0,
             ttft_seconds=stats.ttft_seconds if stats else None,
-            prompt_rate=stats.prompt_tokens_per_second if stats else None,
+            prompt_tokens=stats.prompt_tokens if stats else None,
+            reused_tokens=stats.reused_tokens if stats else 0,
             speculating=stats.state == "on" if stats else any(round_.verified for round_ in recent[-6:]),
             unused_draft=self.expects_draft and self._tokens >= _UNUSED_AFTER and not self._verified,
         )

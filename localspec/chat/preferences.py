@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from localspec.engine.settings import SamplerSettings, SpeculationSettings
+from localspec.engine.settings import SamplerSettings
 from localspec.errors import InvalidInput
 from localspec.locations import state_folder
 
@@ -17,7 +17,10 @@ _HISTORY = 200
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """Small enough to be written whole at each change."""
+    """Small enough to be written whole at each change.
+
+    Whether to speculate is not among them: every start begins with what is chosen by time.
+    """
 
     theme: str = ""
     """"" = the default one."""
@@ -27,7 +30,6 @@ class Preferences:
     last_pair: str = ""
     last_draft: str = ""
     sampler: SamplerSettings = field(default_factory=SamplerSettings)
-    speculation: SpeculationSettings = field(default_factory=SpeculationSettings)
     system: str = ""
     """The system prompt of new chats."""
     templates: dict[str, str] = field(default_factory=dict)
@@ -84,7 +86,6 @@ def _from_json(value: dict[str, Any]) -> Preferences:
     return replace(
         preferences,
         sampler=_record(SamplerSettings, value.get("sampler")),
-        speculation=_record(SpeculationSettings, value.get("speculation")),
     )
 
 

@@ -86,16 +86,7 @@ class SwapFailed:
     error: Exception
 
 
-News = (
-    Opened
-    | OpenFailed
-    | AnswerBegan
-    | AnswerEnded
-    | DraftSwapped
-    | SwapFailed
-    | LoadProgress
-    | PrefillProgress
-)
+News = Opened | OpenFailed | AnswerBegan | AnswerEnded | DraftSwapped | SwapFailed | LoadProgress | PrefillProgress
 
 
 class Runner:
@@ -140,9 +131,7 @@ class Runner:
         if old is not None:
             threading.Thread(target=old.close, daemon=True).start()
 
-    def ask(
-        self, answer: Answer, make_request: Callable[[Session], GenerationRequest], writer: SessionWriter
-    ) -> None:
+    def ask(self, answer: Answer, make_request: Callable[[Session], GenerationRequest], writer: SessionWriter) -> None:
         """Fill `answer`, and write it down as it grows."""
         self._waiting.append(answer)
         self._work.put(lambda: self._do_ask(answer, make_request, writer))
@@ -248,6 +237,8 @@ class Runner:
         self.meter = meter = Meter(
             expects_draft=session.info.draft is not None and request.speculation.drafter in ("auto", "model")
         )
+        answer.target = session.files.target.name
+        answer.draft = session.files.draft.name if session.files.draft is not None else ""
         recorder = _Recorder(answer, writer)
         for event in session.generate(request):
             if isinstance(event, RoundFinished):
@@ -310,7 +301,7 @@ class _Recorder:
     def save(self) -> None:
         answer = self._answer
         if self._steps == self._tokens == 0:
-            self._writer.answer()
+            self._writer.answer(answer)
         steps, tokens = answer.steps[self._steps :], answer.tokens[self._tokens :]
         if steps or tokens:
             self._writer.rounds(steps, tokens)

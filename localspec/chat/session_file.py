@@ -3,11 +3,11 @@
     {"kind": "session", "schema": 1, "created": "...", "pair": "...", ...}   the first line
     {"kind": "system", "text": "..."}
     {"kind": "message", "text": "..."}                                        a person's turn
-    {"kind": "answer"}                                                        an answer begins
+    {"kind": "answer", "target": "...", "draft": "..."}                       an answer begins; file names
     {"kind": "rounds", "rounds": [[...], ...], "tokens": [[id, origin, text], ...]}   some more of it
     {"kind": "end", "reason": "stop", "text": "...", "stats": {...}}
     {"kind": "keep", "turns": 4}                                              later turns were replaced
-    {"kind": "skip", "turns": 2}     {"kind": "title", "title": "..."}        {"kind": "models", ...}
+    {"kind": "skip", "turns": 2}     {"kind": "title", "title": "..."}
 
 A process that is killed loses what it had not written yet, at most half a second. A last line that was cut
 is passed over.
@@ -78,8 +78,9 @@ class SessionWriter:
     def message(self, text: str) -> None:
         self._append("message", text=text)
 
-    def answer(self) -> None:
-        self._append("answer")
+    def answer(self, answer: Answer) -> None:
+        """An answer begins, made by these models."""
+        self._append("answer", target=answer.target, draft=answer.draft)
 
     def rounds(self, steps: list[Step], tokens: list[Token]) -> None:
         """Some more rounds and tokens of the answer that was begun last."""
@@ -105,10 +106,6 @@ class SessionWriter:
 
     def title(self, title: str) -> None:
         self._append("title", title=title)
-
-    def models(self, target: str, draft: str) -> None:
-        """What is loaded from here on: file names."""
-        self._append("models", target=target, draft=draft)
 
     def close(self) -> None:
         """Whatever comes later is not written."""
@@ -147,9 +144,7 @@ def read_session(path: Path) -> SavedSession:
             for number, (offset, line) in enumerate(_lines(file)):
                 reader.take(number, offset, line)
     except OSError as error:
-        raise UnreadableFile(
-            f"{path} cannot be read: {error.strerror}", "See: localspec chat, then F3"
-        ) from None
+        raise UnreadableFile(f"{path} cannot be read: {error.strerror}", "See: localspec chat, then F3") from None
     return reader.done()
 
 
@@ -160,6 +155,7 @@ class _Reader:
         self._conversation = Conversation()
         self._pending: list[tuple[int, int]] | None = None
         """Places of the `rounds` lines of an answer without an end yet."""
+        self._models = ("", "")
 
     def take(self, number: int, offset: int, line: bytes) -> None:
         if line.startswith(_ROUNDS):
@@ -174,9 +170,7 @@ class _Reader:
         if number == 0:
             self._meta = self._checked_meta(value, kind)
         elif kind:
-            with suppress(
-                KeyError, TypeError, ValueError, AttributeError
-            ):  # one damaged line costs that line
+            with suppress(KeyError, TypeError, ValueError, AttributeError):  # one damaged line costs that line
                 self._apply(kind, value)
 
     def done(self) -> SavedSession:
@@ -191,12 +185,8 @@ class _Reader:
         if kind != "session":
             raise UnreadableFile(f"{self._path} is no session of localspec", "See: localspec chat, then F3")
         if value.get("schema") != SCHEMA:
-            raise UnreadableFile(
-                f"{self._path} was written by another version of localspec", "Update localspec"
-            )
-        return SessionMeta(
-            str(value.get("created", "")), str(value.get("pair", "")), str(value.get("draft", ""))
-        )
+            raise UnreadableFile(f"{self._path} was written by another version of localspec", "Update localspec")
+        return SessionMeta(str(value.get("created", "")), str(value.get("pair", "")), str(value.get("draft", "")))
 
     def _apply(self, kind: str, value: dict[str, Any]) -> None:
         conversation = self._conversation
@@ -207,6 +197,7 @@ class _Reader:
             case "answer":
                 self._close_cut_answer()
                 self._pending = []
+                self._models = (str(value.get("target") or ""), str(value.get("draft") or ""))
             case "end" if self._pending is not None:
                 conversation.turns.append(Turn("assistant", answer=self._answer(value, self._pending)))
                 self._pending = None
@@ -223,6 +214,7 @@ class _Reader:
 
     def _answer(self, value: dict[str, Any], places: list[tuple[int, int]]) -> Answer:
         answer = Answer(str(value["text"]), self._loader(places))
+        answer.target, answer.draft = self._models
         answer.reason = str(value["reason"])
         answer.note = str(value.get("note") or "")
         answer.stats = _stats(value.get("stats"))
@@ -242,6 +234,7 @@ class _Reader:
         if not tokens:
             return
         answer = Answer("".join(token.text for token in tokens), lambda: (tokens, steps))
+        answer.target, answer.draft = self._models
         answer.reason = "failed"
         answer.note = "localspec ended in the middle of this answer"
         self._conversation.turns.append(Turn("assistant", answer=answer))
@@ -256,9 +249,7 @@ def _load_details(path: Path, places: list[tuple[int, int]]) -> Details:
             with suppress(ValueError, KeyError, TypeError, IndexError):
                 value = json.loads(file.read(length))
                 steps += [_step(row) for row in value["rounds"]]
-                tokens += [
-                    Token(int(id_), _LETTERS[letter], str(text)) for id_, letter, text in value["tokens"]
-                ]
+                tokens += [Token(int(id_), _LETTERS[letter], str(text)) for id_, letter, text in value["tokens"]]
     return tokens, steps
 
 
@@ -331,13 +322,9 @@ def _open_for_appending(path: Path) -> BinaryIO:
 def _lock(file: Any, path: Path) -> None:
     try:
         import fcntl
-    except (
-        ImportError
-    ):  # Windows: two writers would interleave whole lines, which reads back as one conversation
+    except ImportError:  # Windows: two writers would interleave whole lines, which reads back as one conversation
         return
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise InvalidInput(
-            f"{path.name} is open in another localspec", "Close it there, or start a new chat"
-        ) from None
+        raise InvalidInput(f"{path.name} is open in another localspec", "Close it there, or start a new chat") from None

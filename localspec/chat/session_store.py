@@ -84,13 +84,11 @@ def _summary(path: Path) -> SessionSummary | None:
     meta = _json(data[: data.find(b"\n") + 1])
     if meta.get("kind") != "session":
         return None
-    title = _line_at(data, data.rfind(b"\n" + _TITLE)).get("title") or _line_at(
-        data, data.find(b"\n" + _MESSAGE)
-    ).get("text", "")
-    flat = " ".join(str(title).split())
-    return SessionSummary(
-        path, flat[:200] or "(empty)", str(meta.get("pair", "")), found.st_mtime, found.st_size
+    title = _line_at(data, data.rfind(b"\n" + _TITLE)).get("title") or _line_at(data, data.find(b"\n" + _MESSAGE)).get(
+        "text", ""
     )
+    flat = " ".join(str(title).split())
+    return SessionSummary(path, flat[:200] or "(empty)", str(meta.get("pair", "")), found.st_mtime, found.st_size)
 
 
 def _line_at(data: bytes, newline: int) -> dict[str, Any]:

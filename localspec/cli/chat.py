@@ -68,12 +68,9 @@ def _settings(values: dict[str, Any]) -> Any:
     asked = cli_options.sampler_settings(values)
     fields = {_SAMPLER_FIELDS[name] for name in said if name in _SAMPLER_FIELDS}
     sampler = replace(remembered.sampler, **{field: getattr(asked, field) for field in fields})
-    speculation = cli_options.speculation_settings(values)
-    if not said & {"drafter", "no_draft", "draft_length"}:
-        speculation = remembered.speculation
     return ChatSettings(
         sampler=sampler,
-        speculation=speculation,
+        speculation=cli_options.speculation_settings(values),
         max_tokens=values["max_tokens"],
         stop=tuple(values["stop"]),
         template_arguments=tuple(values["template_arg"]),

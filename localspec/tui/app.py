@@ -19,6 +19,7 @@ from localspec.chat.runner import News, OpenSession, Runner
 from localspec.chat.session_store import SessionStore
 from localspec.machine import usable_cpus
 from localspec.tui.screens.chat import ChatScreen, NewsArrived
+from localspec.tui.screens.views import open_pair
 
 if TYPE_CHECKING:
     from localspec.engine.client import EngineClient
@@ -72,7 +73,7 @@ class LocalspecApp(App[int]):
         self._start = start
         self._preference_file = preference_file or PreferenceFile()
         self.preferences = self._preference_file.read()
-        settings = start.settings or ChatSettings(self.preferences.sampler, self.preferences.speculation)
+        settings = start.settings or ChatSettings(self.preferences.sampler)
         system = self.preferences.system if start.system is None else start.system
         runner = Runner(open_session or _open_session, self._tell)
         self.chat = Chat(runner, store or SessionStore(), settings, system)
@@ -112,7 +113,7 @@ class LocalspecApp(App[int]):
         else:
             from localspec.tui.screens.first_run import FirstRunScreen
 
-            self.push_screen(FirstRunScreen(), screen.open_chosen)
+            self.push_screen(FirstRunScreen(), lambda pair: open_pair(screen, pair))
 
     def _open(self, pair: str, draft: str | None) -> None:
         from localspec.session import LoadOptions

@@ -140,9 +140,7 @@ class _Growth:
         assert item.turn.answer is not None
         self._answer = item.turn.answer
         self._reader: _PieceReaderUnits | _MarkdownUnits = (
-            _PieceReaderUnits(self._answer)
-            if item.by_origin
-            else _MarkdownUnits(self._answer, item.show_thoughts)
+            _PieceReaderUnits(self._answer) if item.by_origin else _MarkdownUnits(self._answer, item.show_thoughts)
         )
         self._tail = 0
         self.ended = False

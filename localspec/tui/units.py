@@ -18,13 +18,26 @@ from localspec.tui.markdown import render_block, wrap
 
 BLANK = Strip([])
 
-ORIGIN_STYLES: dict[Origin, Style] = {
+_RICH_STYLES: dict[Origin, Style] = {
     "accepted": Style.parse("#d7e8ff on #1c4a80"),
     "corrected": Style.parse("#ffe2bd on #7a4a06"),
     "bonus": Style.parse("#e3f8e3 on #1d5c33"),
     "plain": Style.null(),
     "ghost": Style.parse("#f28b82 strike"),
 }
+
+_ANSI_STYLES: dict[Origin, Style] = {
+    "accepted": Style.parse("bright_white on blue"),
+    "corrected": Style.parse("black on yellow"),
+    "bonus": Style.parse("black on green"),
+    "plain": Style.null(),
+    "ghost": Style.parse("red strike"),
+}
+
+
+def origin_styles(ansi: bool) -> dict[Origin, Style]:
+    """Colours by origin; `ansi`: in the terminal's own sixteen colours."""
+    return _ANSI_STYLES if ansi else _RICH_STYLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +48,8 @@ class Look:
     """Cells."""
     plain: bool = False
     """No colour: origins get marks."""
+    ansi: bool = False
+    """Only the terminal's own sixteen colours."""
 
 
 class Unit:
@@ -108,8 +123,9 @@ class PieceUnit(Unit):
 
     def render(self, look: Look, console: Console) -> list[Strip]:
         text = Text()
+        styles = origin_styles(look.ansi)
         for piece in self._pieces:
-            text.append(_piece_text(piece, look.plain), None if look.plain else ORIGIN_STYLES[piece.origin])
+            text.append(_piece_text(piece, look.plain), None if look.plain else styles[piece.origin])
         return wrap(text, look.width, console)
 
     def estimate(self, width: int) -> int:

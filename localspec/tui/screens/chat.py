@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -16,14 +15,13 @@ from textual.widgets import Input, Static
 
 from localspec.chat import controls
 from localspec.chat import runner as news_of
-from localspec.chat.chat import Busy, Chat, NeedsTemplate
+from localspec.chat.chat import Busy, Chat
 from localspec.chat.preferences import PromptHistory
-from localspec.engine.records import LoadProgress, PrefillProgress
 from localspec.engine.settings import SpeculationSettings
 from localspec.errors import LocalspecError
 from localspec.terminal import one_line
-from localspec.tui import numbers
-from localspec.tui.screens.trouble import show_context_full, show_trouble
+from localspec.tui.screens import copying, views
+from localspec.tui.screens.news import take_news
 from localspec.tui.widgets.panel import Panel, panel_state, strip_text
 from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.transcript import Transcript
@@ -35,11 +33,9 @@ _PANEL_FROM = (100, 24)
 """Columns and rows from which the panel has room beside the conversation."""
 _TINY = (40, 12)
 _KEYS = (
-    "Enter send · Esc stop · ^T origins · ^G rounds · ^R again · F5 on/off · F6 drafter · F9 draft"
-    " · F1 keys · ^Q quit"
+    "Enter send · Esc stop · ^T origins · ^G rounds · ^R again · F5 on/off · F6 drafter · F9 draft · F1 keys · ^Q quit"
 )
 _KEYS_NARROW = "Esc stop · ^T origins · ^G rounds · ^R again · F5 on/off · F1 keys · ^Q quit"
-_SLOW_LOAD_SECONDS = 5.0
 
 
 class NewsArrived(Message):
@@ -83,7 +79,7 @@ class ChatScreen(Screen[None]):
         self._history = history
         self._period = 1 / ticks_per_second
         self._ticker: Timer | None = None
-        self._memory: MemoryUse | None = None
+        self.memory: MemoryUse | None = None
         self._status = ""
         self._half = False
 
@@ -119,8 +115,8 @@ class ChatScreen(Screen[None]):
         self.set_class(width < _PANEL_FROM[0] or height < _PANEL_FROM[1], "-narrow")
         self.set_class(width < _TINY[0] or height < _TINY[1], "-tiny")
         self.query_one("#keys", Static).update(_KEYS if width >= 114 else _KEYS_NARROW)
-        self._draw_numbers()
-        self.call_after_refresh(self._draw_numbers)  # once more, when the widths are settled
+        self.draw_numbers()
+        self.call_after_refresh(self.draw_numbers)  # once more, when the widths are settled
 
     # --- showing -------------------------------------------------------------------------------------
 
@@ -128,7 +124,7 @@ class ChatScreen(Screen[None]):
         """After the turns were replaced."""
         self.transcript.show(self.chat.conversation.turns)
         self._draw_title()
-        self._draw_numbers()
+        self.draw_numbers()
 
     def say(self, text: str, severity: str = "information", seconds: float = 6.0) -> None:
         """A notification; text from anywhere."""
@@ -146,10 +142,11 @@ class ChatScreen(Screen[None]):
                 self.query_one(Panel).note_rate(self.chat.runner.meter.reading().rate_now)
         elif self._ticker is not None:
             self._ticker.pause()
-        self._draw_numbers()
+        self.draw_numbers()
 
-    def _draw_numbers(self) -> None:
-        state = panel_state(self.chat, self._memory, self.query_one(Panel).rates)
+    def draw_numbers(self) -> None:
+        """Bring the panel, or on narrow screens the strip, up to date."""
+        state = panel_state(self.chat, self.memory, self.query_one(Panel).rates)
         if self.has_class("-narrow") or self.has_class("-no-panel"):
             strip = self.query_one("#strip", Static)
             strip.update(strip_text(state, max(20, strip.content_size.width)))
@@ -169,6 +166,7 @@ class ChatScreen(Screen[None]):
         self.query_one("#title", Static).update(one_line(" · ".join(parts), max(20, self.app.size.width - 2)))
 
     def say_status(self, text: str) -> None:
+        """What is going on, in the line above the prompt."""
         if text != self._status:
             self._status = text
             self.query_one("#status", Static).update(one_line(text))
@@ -177,74 +175,9 @@ class ChatScreen(Screen[None]):
 
     @on(NewsArrived)
     def _take_news(self, message: NewsArrived) -> None:
-        match message.news:
-            case LoadProgress(part, fraction):
-                waiting = " · your message waits" if self.chat.runner.busy else ""
-                self.say_status(f"loading the {part} {numbers.bar(fraction, 20)} {fraction:4.0%}{waiting}")
-            case PrefillProgress(done, total) if total > 0:
-                self.say_status(f"reading the prompt {numbers.bar(done / total, 20)} {done}/{total}")
-            case news_of.Opened(session):
-                self._opened(session)
-            case news_of.OpenFailed(pair, error):
-                self._open_failed(pair, error)
-            case news_of.AnswerBegan():
-                self.say_status("")
-            case news_of.AnswerEnded() as ended:
-                self._answer_ended(ended)
-            case news_of.DraftSwapped(session):
-                self._memory_of(session)
-                self.say_status("")
-                draft = session.files.draft.name if session.files.draft else "no draft model"
-                self.say(f"Draft: {draft}. The target kept its cache.")
-                self._remember_pair()
-            case news_of.SwapFailed(_, error):
-                self.say_status("")
-                show_trouble(self, error)
+        take_news(self, message.news)
         self._draw_title()
-        self._draw_numbers()
-
-    def _opened(self, session: object) -> None:
-        from localspec.session import Session
-
-        assert isinstance(session, Session)
-        self.say_status("")
-        self._memory_of(session)
-        if session.info.load_seconds > _SLOW_LOAD_SECONDS:
-            self.say(f"Ready after {session.info.load_seconds:.0f} s")
-        if session.files.draft is None and not session.info.speculation_off:
-            self.say_status("no draft model: guesses come from prompt lookup (F9 loads one)")
-        if not session.info.has_template:
-            from localspec.tui.screens.template import recall_template
-
-            recall_template(self, session)
-        self._remember_pair()
-
-    def _open_failed(self, pair: str, error: Exception) -> None:
-        self.say_status(f"{pair}: not loaded")
-        show_trouble(self, error)
-
-    def _answer_ended(self, ended: news_of.AnswerEnded) -> None:
-        self.transcript.grow()
-        text = self.chat.ended(ended)
-        if text:
-            self.prompt.offer(text)
-            self.show_conversation()
-        self.say_status(self.chat.save_fault)
-        if isinstance(ended.error, NeedsTemplate):
-            from localspec.tui.screens.template import choose_template
-
-            choose_template(self)
-        elif ended.error is not None and not (text and ended.answer.reason == "cancelled"):
-            show_trouble(self, ended.error)
-        elif ended.answer.reason == "length" and self.chat.settings.max_tokens is None:
-            show_context_full(self, "the answer reached the context's end")
-
-    def _memory_of(self, session: object) -> None:
-        from localspec.chat.memory import memory_use
-        from localspec.session import Session
-
-        assert isinstance(session, Session)
-        self._memory = memory_use(session)
+        self.draw_numbers()
 
     # --- sending ---------------------------------------------------------------------------------------
 
@@ -294,6 +227,7 @@ class ChatScreen(Screen[None]):
         self._begun()
 
     def edit(self, index: int) -> None:
+        """Take a message back into the prompt, with all that follows it."""
         try:
             text = self.chat.take_back(index)
         except LocalspecError as error:
@@ -313,33 +247,19 @@ class ChatScreen(Screen[None]):
             case "regenerate":
                 self._try_again(message.index)
             case "copy":
-                self.copy(turn.said, "message")
+                copying.copy(self, turn.said, "message")
             case "copy_code":
-                self._copy_code(turn.said)
+                copying.copy_code(self, turn.said)
             case "rounds":
-                self._show_rounds(message.index)
-
-    def copy(self, text: str, what: str) -> None:
-        """To the clipboard, through the terminal."""
-        self.app.copy_to_clipboard(text)
-        self.say(f"Copied the {what}: {len(text):,} characters", seconds=3.0)
-
-    def _copy_code(self, text: str) -> None:
-        from localspec.tui.blocks import code_blocks
-
-        codes = code_blocks(text)
-        if codes:
-            self.copy(codes[-1], "last code block" if len(codes) > 1 else "code block")
-        else:
-            self.say("There is no code block in it.", "warning")
+                views.show_rounds(self, message.index)
 
     def action_copy_answer(self) -> None:
         if (answer := self.chat.conversation.last_answer) is not None:
-            self.copy(answer.text, "answer")
+            copying.copy(self, answer.text, "answer")
 
     def action_copy_code(self) -> None:
         if (answer := self.chat.conversation.last_answer) is not None:
-            self._copy_code(answer.text)
+            copying.copy_code(self, answer.text)
 
     def action_edit_last(self) -> None:
         self.edit(len(self.chat.conversation.turns) - 1)
@@ -380,8 +300,8 @@ class ChatScreen(Screen[None]):
             return
         self.chat.speculate(speculation)
         self.say(f"Speculation {controls.described(speculation)}, from the next round on.", seconds=2.5)
-        self._remember_settings()
-        self._draw_numbers()
+        self.remember_settings()
+        self.draw_numbers()
 
     # --- other views -----------------------------------------------------------------------------------
 
@@ -396,26 +316,10 @@ class ChatScreen(Screen[None]):
     def action_panel(self) -> None:
         self._prefer(panel=not self._preferences.panel)
         self.set_class(not self._preferences.panel, "-no-panel")
-        self.call_after_refresh(self._draw_numbers)
+        self.call_after_refresh(self.draw_numbers)
 
     def action_rounds(self) -> None:
-        index = self.transcript.selected
-        turns = self.chat.conversation.turns
-        if index is None or turns[index].answer is None:
-            index = next((i for i in range(len(turns) - 1, -1, -1) if turns[i].answer is not None), None)
-        if index is None:
-            self.say("There is no answer yet.", "warning")
-        else:
-            self._show_rounds(index)
-
-    def _show_rounds(self, index: int) -> None:
-        from localspec.tui.screens.rounds import RoundsScreen
-
-        answer = self.chat.conversation.turns[index].answer
-        if answer is None or not answer.steps:
-            self.say("No rounds are known of this message.", "warning")
-        else:
-            self.app.push_screen(RoundsScreen(answer))
+        views.show_rounds(self, self.transcript.selected)
 
     def action_find(self) -> None:
         box = self.query_one("#find", Input)
@@ -438,58 +342,22 @@ class ChatScreen(Screen[None]):
         self.prompt.focus()
 
     def action_sessions(self) -> None:
-        from localspec.tui.screens.sessions import SessionsScreen
-
-        self.app.push_screen(SessionsScreen(self.chat), lambda _: self.show_conversation())
+        views.show_sessions(self)
 
     def action_pairs(self) -> None:
-        from localspec.tui.screens.pairs import PairsScreen
-
-        self.app.push_screen(PairsScreen(), self.open_chosen)
-
-    def action_log(self) -> None:
-        from localspec.tui.screens.log import log_screen
-
-        session = self.chat.runner.session
-        self.app.push_screen(log_screen(session.client if session is not None else None))
-
-    def action_bench(self) -> None:
-        from localspec.tui.screens.bench import BenchScreen
-
-        self.app.push_screen(BenchScreen(self.chat))
+        views.show_pairs(self)
 
     def action_settings(self) -> None:
-        from localspec.tui.screens.settings import SettingsScreen
-
-        self.app.push_screen(SettingsScreen(self.chat), self._settings_done)
+        views.show_settings(self)
 
     def action_swap_draft(self) -> None:
-        from localspec.tui.screens.draft import DraftScreen
+        views.show_drafts(self)
 
-        session = self.chat.runner.session
-        if session is None:
-            self.say("No model is loaded yet.", "warning")
-            return
-        self.app.push_screen(DraftScreen(session), self._swap_chosen)
+    def action_bench(self) -> None:
+        views.show_bench(self)
 
-    def open_chosen(self, pair: str | None) -> None:
-        if pair:
-            from localspec.session import LoadOptions
-
-            self.chat.open_pair(
-                pair, LoadOptions() if self.chat.options is None else replace(self.chat.options, draft=None)
-            )
-            self.say_status(f"loading {pair}")
-
-    def _swap_chosen(self, draft: str | None) -> None:
-        if draft:
-            self.chat.swap_draft(draft)
-            waits = " after this answer" if self.chat.runner.busy else ""
-            self.say_status(f"swapping the draft{waits}")
-
-    def _settings_done(self, _: object) -> None:
-        self._remember_settings()
-        self._draw_numbers()
+    def action_log(self) -> None:
+        views.show_log(self)
 
     @property
     def remembered_templates(self) -> dict[str, str]:
@@ -508,12 +376,12 @@ class ChatScreen(Screen[None]):
     def _prefer(self, **changes: object) -> None:
         self.app.prefer(**changes)  # type: ignore[attr-defined]
 
-    def _remember_settings(self) -> None:
+    def remember_settings(self) -> None:
+        """For the next start."""
         settings = self.chat.settings
-        self._prefer(
-            sampler=settings.sampler, speculation=settings.speculation, system=self.chat.conversation.system
-        )
+        self._prefer(sampler=settings.sampler, system=self.chat.conversation.system)
 
-    def _remember_pair(self) -> None:
+    def remember_pair(self) -> None:
+        """For the next start."""
         draft = self.chat.options.draft if self.chat.options is not None else None
         self._prefer(last_pair=self.chat.pair, last_draft=draft or "")

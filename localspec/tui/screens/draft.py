@@ -43,9 +43,7 @@ class DraftScreen(Page["str | None"]):
 
     def body(self) -> ComposeResult:
         draft = self._session.files.draft
-        yield Static(
-            f"Now: {one_line(draft.name) if draft else 'no draft model'}", classes="note", markup=False
-        )
+        yield Static(f"Now: {one_line(draft.name) if draft else 'no draft model'}", classes="note", markup=False)
         yield OptionList(Option("no draft model (prompt lookup can still guess)", id="none"))
         yield Static("looking at the models on this disk …", classes="note", id="looking", markup=False)
 
@@ -65,10 +63,7 @@ class DraftScreen(Page["str | None"]):
             text = Text(one_line(f"{mark} {choice.shown}: {choice.remark}", 200))
             options.add_option(Option(text, id=choice.name, disabled=not choice.works))
         count = sum(choice.works for choice in message.choices)
-        note = (
-            one_line(message.problem)
-            or f"{count} of {len(message.choices)} models here can guess for this target"
-        )
+        note = one_line(message.problem) or f"{count} of {len(message.choices)} models here can guess for this target"
         self.query_one("#looking", Static).update(note)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:

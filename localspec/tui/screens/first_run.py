@@ -45,9 +45,7 @@ class FirstRunScreen(ModalScreen[str | None]):
         for pair in installed[:6]:
             options.append(Option(one_line(f"Open {pair.name}"), id=f"open:{pair.name}"))
         if best is not None:
-            text = (
-                f"Pull {best.name} with the draft {best.draft}: recommended for this machine ({best.quants})"
-            )
+            text = f"Pull {best.name} with the draft {best.draft}: recommended for this machine ({best.quants})"
             options.append(Option(one_line(text, 120), id=f"pull:{best.name}"))
         options.append(Option("Choose from the catalog", id="catalog"))
         if (model := pair_list.demo_model()) is not None:

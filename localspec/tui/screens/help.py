@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from localspec.chat.provenance import MARKS
 from localspec.tui.screens.page import Page
-from localspec.tui.units import ORIGIN_STYLES
+from localspec.tui.units import origin_styles
 from localspec.tui.widgets.transcript import Transcript
 
 _PROMPT = [
@@ -61,7 +61,7 @@ class HelpScreen(Page[None]):
             _section(text, "In the conversation (Tab)", _keys(Transcript.BINDINGS))
         _section(text, "Everywhere", _EVERYWHERE)
         text.append("Words by origin (Ctrl+T)\n", "bold")
-        for origin, style in ORIGIN_STYLES.items():
+        for origin, style in origin_styles(bool(self.app.native_ansi_color)).items():
             before, after = MARKS[origin]
             text.append(f"  {before}{origin}{after}".ljust(22), style)
             text.append(f" {_MEANINGS[origin]}\n")
@@ -78,9 +78,7 @@ def _keys(bindings: list[BindingType]) -> list[tuple[str, str]]:
 
 
 def _spelled(key: str) -> str:
-    return "+".join(
-        part.upper() if len(part) == 1 and "+" in key else part.capitalize() for part in key.split("+")
-    )
+    return "+".join(part.upper() if len(part) == 1 and "+" in key else part.capitalize() for part in key.split("+"))
 
 
 def _section(text: Text, heading: str, keys: list[tuple[str, str]]) -> None:

@@ -79,15 +79,9 @@ class PairsScreen(Page["str | None"]):
             table.add_row(*(Text(one_line(cell, 90)) for cell in cells))
 
     def _installed_rows(self) -> list[tuple[str, ...]]:
-        self.query_one(DataTable).add_columns(
-            "pair", "draft", "state", "size", "verdict", "fits", "measured speedup"
-        )
+        self.query_one(DataTable).add_columns("pair", "draft", "state", "size", "verdict", "fits", "measured speedup")
         self._rows = rows = pair_list.installed_pairs()
-        what = (
-            f"{len(rows)} pairs on this disk"
-            if rows
-            else "No pairs yet. 2 shows the catalog, o opens a file."
-        )
+        what = f"{len(rows)} pairs on this disk" if rows else "No pairs yet. 2 shows the catalog, o opens a file."
         self.query_one("#what", Static).update(what)
         return [
             (row.name, row.draft, row.state, numbers.size(row.size), row.verdict, row.fits, row.speedups)
@@ -97,9 +91,7 @@ class PairsScreen(Page["str | None"]):
     def _catalog_rows(self) -> list[tuple[str, ...]]:
         self.query_one(DataTable).add_columns("model", "fits here", "draft", "files")
         self._rows = rows = pair_list.catalog_entries()
-        self.query_one("#what", Static).update(
-            f"{len(rows)} models can be pulled · {pair_list.machine_summary()}"
-        )
+        self.query_one("#what", Static).update(f"{len(rows)} models can be pulled · {pair_list.machine_summary()}")
         return [(row.name, "yes" if row.fits else "no", row.draft, row.quants) for row in rows]
 
     @property

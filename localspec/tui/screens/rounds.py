@@ -15,7 +15,7 @@ from localspec.engine.records import Token
 from localspec.terminal import one_line, visible
 from localspec.tui import numbers
 from localspec.tui.screens.page import Page
-from localspec.tui.units import ORIGIN_STYLES
+from localspec.tui.units import origin_styles
 
 _AROUND = 900
 """Characters of the answer shown before and after the round."""
@@ -82,9 +82,7 @@ class RoundsScreen(Page[None]):
         """The round in its text: what came before it dimmed, what follows more so."""
         before = "".join(token.text for _, tokens in self._rows[: self._at] for token in tokens)[-_AROUND:]
         before = _last_lines(before, self.query_one(VerticalScroll).size.height // 2, self.size.width - 4)
-        after = "".join(
-            token.text for _, tokens in self._rows[self._at + 1 : self._at + 80] for token in tokens
-        )
+        after = "".join(token.text for _, tokens in self._rows[self._at + 1 : self._at + 80] for token in tokens)
         text = Text(visible(before))
         for piece in pieces_of(*self._rows[self._at], self._at):
             self._append(text, piece)
@@ -96,7 +94,7 @@ class RoundsScreen(Page[None]):
         if piece.origin == "ghost":
             said = said.replace("\n", "↵")
         before, after = MARKS[piece.origin] if self.app.no_color else ("", "")
-        style = ORIGIN_STYLES[piece.origin]
+        style = origin_styles(bool(self.app.native_ansi_color))[piece.origin]
         text.append(f"{before}{said}{after}", style if piece.origin != "plain" else "reverse")
 
     def _details(self) -> Text:
@@ -114,9 +112,7 @@ class RoundsScreen(Page[None]):
         for index, guess in enumerate(step.guesses):
             text.append(*_guess_line(index, guess, step))
         if own := [token for token in tokens if token.provenance != "accepted"]:
-            text.append(
-                f"     {_quoted(own[-1].text):<20}         the target's own ({own[-1].provenance.value})\n"
-            )
+            text.append(f"     {_quoted(own[-1].text):<20}         the target's own ({own[-1].provenance.value})\n")
         costs = [f"{part} {numbers.seconds(getattr(round_, part + '_seconds'))}" for part in PARTS]
         rows = f" · caught up {round_.catch_up_rows} rows" if round_.catch_up_rows else ""
         text.append(f"cost: {numbers.seconds(round_.wall_seconds)} = {' + '.join(costs)}{rows}", "dim")

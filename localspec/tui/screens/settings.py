@@ -53,9 +53,7 @@ class SettingsScreen(Page[None]):
             yield self._field("seed", "Seed (empty = a new one each time)", _text(sampler.seed))
             yield self._field("drafter", "Drafter: auto, model, lookup, none", speculation.drafter)
             yield self._field("length", "Draft length K (empty = auto)", _text(speculation.length))
-            yield self._field(
-                "max_tokens", "Most tokens of an answer (empty = no limit)", _text(settings.max_tokens)
-            )
+            yield self._field("max_tokens", "Most tokens of an answer (empty = no limit)", _text(settings.max_tokens))
             yield Static("", classes="error", id="problem", markup=False)
             yield Static("System prompt", markup=False)
             yield TextArea(visible(self._chat.conversation.system), id="system", tab_behavior="focus")

@@ -124,11 +124,7 @@ def state_line(state: PanelState) -> str:
         return f"speculation on: {described(speculation)}"
     if reading.speculating:
         now = f"{reading.drafter_now}, K now {reading.length_now}"
-        return (
-            f"speculation on: {now}"
-            if reading.drafter_now != "none"
-            else "speculation on: no draft this round"
-        )
+        return f"speculation on: {now}" if reading.drafter_now != "none" else "speculation on: no draft this round"
     return f"speculation off: {one_line(reading.reason) or 'nothing beats plain'}"
 
 
@@ -203,17 +199,22 @@ def _context(text: Text, state: PanelState, width: int) -> None:
     position, context = state.reading.position, state.context
     text.append(f"context {position:,} of {context:,}\n", "bold")
     text.append(numbers.bar(position / context if context else 0, width) + "\n", "blue")
-    memory = state.memory
-    if memory is not None:
-        text.append(f"memory {numbers.size(memory.total)}\n", "bold")
-        text.append(
-            f"  target {numbers.size(memory.target)} + cache {numbers.size(memory.target_cache)}\n", "dim"
-        )
-        if memory.has_draft:
-            text.append(
-                f"  draft {numbers.size(memory.draft)} + cache {numbers.size(memory.draft_cache)}\n", "dim"
-            )
+    reading = state.reading
+    if reading.prompt_tokens is not None and reading.ttft_seconds is not None:
+        text.append(f"  prompt {reading.prompt_tokens:,}, {reading.reused_tokens:,} of it reused\n", "dim")
+        text.append(f"  first token after {numbers.seconds(reading.ttft_seconds)}\n", "dim")
+    if state.memory is not None:
+        _memory(text, state.memory)
     text.append("\n")
+
+
+def _memory(text: Text, memory: MemoryUse) -> None:
+    text.append(f"memory {numbers.size(memory.total)}\n", "bold")
+    text.append(f"  target {numbers.size(memory.target)} + cache {numbers.size(memory.target_cache)}\n", "dim")
+    if memory.has_draft:
+        text.append(f"  draft {numbers.size(memory.draft)} + cache {numbers.size(memory.draft_cache)}\n", "dim")
+    for place, used, free in memory.places:
+        text.append(f"  {one_line(place, 14)} {numbers.size(used)} of {numbers.size(free)} free\n", "dim")
 
 
 def _settings(text: Text, state: PanelState) -> None:

@@ -226,7 +226,7 @@ class Transcript(ScrollView, can_focus=True):
     # --- layout --------------------------------------------------------------------------------------
 
     def _look(self) -> Look:
-        return Look(max(1, self.size.width - _GUTTER - 1), self._plain)
+        return Look(max(1, self.size.width - _GUTTER - 1), self._plain, bool(self.app.native_ansi_color))
 
     def on_resize(self) -> None:
         self._settle()

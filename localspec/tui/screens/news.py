@@ -1,0 +1,76 @@
+"""What the chat does when the engine's thread has something to say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from localspec.chat import runner as news_of
+from localspec.chat.chat import NeedsTemplate
+from localspec.chat.memory import memory_use
+from localspec.engine.records import LoadProgress, PrefillProgress
+from localspec.tui import numbers
+from localspec.tui.screens.template import choose_template, recall_template
+from localspec.tui.screens.trouble import show_context_full, show_trouble
+
+if TYPE_CHECKING:
+    from localspec.session import Session
+    from localspec.tui.screens.chat import ChatScreen
+
+_SLOW_LOAD_SECONDS = 5.0
+
+
+def take_news(screen: ChatScreen, news: news_of.News) -> None:
+    """Show it."""
+    match news:
+        case LoadProgress(part, fraction):
+            waiting = " · your message waits" if screen.chat.runner.busy else ""
+            screen.say_status(f"loading the {part} {numbers.bar(fraction, 20)} {fraction:4.0%}{waiting}")
+        case PrefillProgress(done, total) if total > 0:
+            screen.say_status(f"reading the prompt {numbers.bar(done / total, 20)} {done}/{total}")
+        case news_of.Opened(session):
+            _opened(screen, session)
+        case news_of.OpenFailed(pair, error):
+            screen.say_status(f"{pair}: not loaded")
+            show_trouble(screen, error)
+        case news_of.AnswerBegan():
+            screen.say_status("")
+        case news_of.AnswerEnded() as ended:
+            _answer_ended(screen, ended)
+        case news_of.DraftSwapped(session):
+            screen.memory = memory_use(session)
+            screen.say_status("")
+            draft = session.files.draft.name if session.files.draft else "no draft model"
+            screen.say(f"Draft: {draft}. The target kept its cache.")
+            screen.remember_pair()
+        case news_of.SwapFailed(_, error):
+            screen.say_status("")
+            show_trouble(screen, error)
+
+
+def _opened(screen: ChatScreen, session: Session) -> None:
+    screen.say_status("")
+    screen.memory = memory_use(session)
+    for concession in session.concessions:
+        screen.say(concession, "warning", 12.0)
+    if session.info.load_seconds > _SLOW_LOAD_SECONDS:
+        screen.say(f"Ready after {session.info.load_seconds:.0f} s")
+    if session.files.draft is None and not session.info.speculation_off:
+        screen.say_status("no draft model: guesses come from prompt lookup (F9 loads one)")
+    if not session.info.has_template:
+        recall_template(screen, session)
+    screen.remember_pair()
+
+
+def _answer_ended(screen: ChatScreen, ended: news_of.AnswerEnded) -> None:
+    screen.transcript.grow()
+    text = screen.chat.ended(ended)
+    if text:
+        screen.prompt.offer(text)
+        screen.show_conversation()
+    screen.say_status(screen.chat.save_fault)
+    if isinstance(ended.error, NeedsTemplate):
+        choose_template(screen)
+    elif ended.error is not None:
+        show_trouble(screen, ended.error)
+    elif ended.answer.reason == "length" and screen.chat.settings.max_tokens is None:
+        show_context_full(screen, "the answer reached the context's end")

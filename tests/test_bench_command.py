@@ -16,6 +16,7 @@ import pytest
 from localspec import verdicts
 from localspec.bench import storage
 from localspec.cli.main import main
+from localspec.locations import state_folder
 from tests.bigram import BigramPair
 
 PROMPTS = """
@@ -183,3 +184,4 @@ def test_tune_stores_a_profile(bigram: BigramPair, capsys: pytest.CaptureFixture
     known = verdicts.read(bigram.target, bigram.draft, found["device"])
     assert known is not None and known.profile["verify_seconds"] == found["verify_seconds"]
     assert {"1", "3"} <= set(found["verify_seconds"]) and found["draft_step_seconds"] > 0
+    assert len(list((state_folder() / "profiles").glob("*.json"))) == 1

@@ -286,7 +286,7 @@ def _notes(run: BenchRun, rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _draft_unused(run: BenchRun) -> bool:
-    """Whether a draft model was there and yet no answer ever had a guess of it."""
+    """Whether a draft model was there and never guessed, not even when it was ordered to."""
     if not run.settings.get("draft") or not any(
         arm.drafter in ("auto", "model") for arm in run.plan.arms if not arm.peer
     ):
@@ -294,4 +294,5 @@ def _draft_unused(run: BenchRun) -> bool:
     drafting = [s for s in run.samples if not s.measured.error and s.cell.arm != PLAIN]
     own = {arm.name for arm in run.plan.arms if not arm.peer}
     drafting = [s for s in drafting if s.cell.arm in own]
-    return bool(drafting) and not any(s.measured.rounds_by_drafter.get("model") for s in drafting)
+    used = any(s.measured.draft_works or s.measured.rounds_by_drafter.get("model") for s in drafting)
+    return bool(drafting) and not used

@@ -110,6 +110,8 @@ class Measurement:
     """The program's own figure for decode tokens/s."""
     tokens_counted: bool = True
     """Whether the program said how many tokens it made; otherwise the count is a guess."""
+    draft_works: bool = True
+    """Whether the draft model guessed when it was ordered to, while warming up."""
     state: str = ""
     """Whether drafts were on or off at the end, with the reason."""
     memory_bytes: int = 0

@@ -64,8 +64,9 @@ def would_work(target: ModelInfo, files: PairFiles) -> list[str]:
     """Names of drafts that may serve `target`, the smallest first."""
     from localspec.pairs import compat
 
-    names = {info.source: name for name, info in on_disk(files)}
-    working = compat.drafts_that_work(target, [info for _, info in on_disk(files)])
+    models = on_disk(files)
+    names = {info.source: name for name, info in models}
+    working = compat.drafts_that_work(target, [info for _, info in models])
     return [names[info.source] for info, _ in working]
 
 

@@ -238,7 +238,8 @@ class TestRunner:
         report = analyse(done)
         assert row(report, "code").starts == 3 and row(report, "code").verdict == "pays"
         assert done.plan.left_out == ("the rest of chat (slower than it seemed at first)",)
-        assert all("starts" in codes(r) for r in report.rows if r.kind == "chat")
+        assert all("starts" in codes(r) for r in report.rows if r.kind == "chat" and r.arm == "auto")
+        assert row(report).starts == 3 and codes(row(report)) <= {"pool"}
         assert len(whole_blocks(done)) == len(done.samples)
 
     def test_the_rest_of_the_time_is_estimated_from_what_was_seen(self) -> None:

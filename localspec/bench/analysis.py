@@ -17,6 +17,7 @@ from localspec.bench.records import (
     BenchRun,
     CurvePoint,
     Drift,
+    Flag,
     Interval,
     Measurement,
     Report,
@@ -86,15 +87,20 @@ def start_rates(samples: Iterable[Sample], arm: str) -> dict[str, dict[int, list
 
 
 def by_start(values: Mapping[str, Mapping[int, Sequence[float]]], kind: str) -> list[float]:
-    """One number a start; in the pool each kind counts the same, and only starts with all of them count."""
+    """One number a start. In the pool each kind counts the same; kinds that lack a start others have do not count."""
     if kind != POOLED:
         return [fmean(values[kind][start]) for start in sorted(values.get(kind, {}))]
-    if not values:
+    whole = pooled_kinds(values)
+    if not whole:
         return []
-    common = set.intersection(*(set(starts) for starts in values.values()))
-    return [
-        statistics.mean_of_groups({kind: starts[start] for kind, starts in values.items()}) for start in sorted(common)
-    ]
+    common = set.intersection(*(set(values[kind]) for kind in whole))
+    return [statistics.mean_of_groups({kind: values[kind][start] for kind in whole}) for start in sorted(common)]
+
+
+def pooled_kinds(values: Mapping[str, Mapping[int, Sequence[float]]]) -> list[str]:
+    """The kinds that were measured in as many starts as any."""
+    most = max(map(len, values.values()), default=0)
+    return [kind for kind, starts in values.items() if len(starts) == most]
 
 
 def plain_drift(samples: Sequence[Sample]) -> Drift | None:
@@ -166,6 +172,11 @@ def _row(
     speedup = statistics.log_interval(paired) if paired else None
     starts = len(paired) if arm.name != PLAIN else len(speeds)
     flags = flags_of(chosen, arm, run.plan, drift, starts, bool(run.settings.get("same_file")))
+    if kind == POOLED and len(whole := pooled_kinds(ratios)) < len(ratios):
+        flags = (
+            *flags,
+            Flag("pool", f"only {', '.join(whole)} measured in every start: others do not count", blocks=False),
+        )
     stage, temperature, depth = group
     good = [sample.measured for sample in chosen if not sample.measured.error]
     verified = sum(m.verified for m in good)

@@ -134,14 +134,15 @@ def _missing(run: BenchRun, samples: Sequence[Sample]) -> list[Cell]:
 
 
 def _trimmed(run: BenchRun, todo: list[Cell], projected: float) -> tuple[BenchRun, list[Cell]]:
-    """Without the last kind of text still to do, when all of it would take too long; some kind is always kept.
+    """Without the last kind of text (in the prompts' order) when all of it would take too long; one is always kept.
 
     Fewer kinds over all starts say more than all kinds over fewer starts.
     """
     groups = list(dict.fromkeys((cell.stage, cell.kind) for cell in run.plan.cells if cell in todo))
     if not run.plan.budget or projected <= _PATIENCE * run.plan.budget or len(groups) < 2:
         return run, todo
-    stage, kind = max(groups, key=lambda group: (group[0] == "sweep", groups.index(group)))
+    order = [prompt.kind for prompt in run.plan.prompts]
+    stage, kind = max(groups, key=lambda group: (group[0] == "sweep", order.index(group[1])))
     what = f"the rest of the sweep on {kind}" if stage == "sweep" else f"the rest of {kind}"
     dropped = {cell.index for cell in todo if (cell.stage, cell.kind) == (stage, kind)}
     plan = replace(

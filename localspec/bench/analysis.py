@@ -27,6 +27,8 @@ from localspec.bench.records import (
 )
 
 _KNEE = 0.02
+_FEWEST_GUESSES = 5
+"""Below this many guesses at a place of the draft their share says nothing."""
 
 _Group = tuple[str, float, int]
 """(stage, temperature, depth)"""
@@ -218,7 +220,7 @@ def _per_position(good: Sequence[Measurement]) -> tuple[float | None, ...]:
     longest = max((len(m.reached) for m in good), default=0)
     reached = [sum(m.reached[i] for m in good if i < len(m.reached)) for i in range(longest)]
     kept = [sum(m.kept[i] for m in good if i < len(m.kept)) for i in range(longest)]
-    return tuple(k / r if r else None for k, r in zip(kept, reached, strict=True))
+    return tuple(k / r if r >= _FEWEST_GUESSES else None for k, r in zip(kept, reached, strict=True))
 
 
 def _shares(good: Sequence[Measurement]) -> dict[str, float]:

@@ -47,7 +47,7 @@ def test_a_sound_engine_passes_token_for_token() -> None:
 
 
 def test_rounding_is_reported_as_near_ties() -> None:
-    found = [audited(FakePair(rounding=0.4, target_seed=seed), quick=False) for seed in range(1, 4)]
+    found = [audited(FakePair(rounding=0.4, target_seed=seed)) for seed in (1, 2, 3)]
     assert [result.bugs for result in found] == [0, 0, 0], [text_report(result, {}) for result in found]
     assert sum(result.near_ties for result in found) > 0
     fork = next(fork for result in found for fork in result.forks)

@@ -12,7 +12,9 @@ from localspec.bench.records import Arm, BenchRun, Cell, Measurement, Prompt, Sa
 from localspec.errors import LocalspecError
 
 _PATIENCE = 1.05
-"""A run is trimmed when it will take more than this many times its budget."""
+"""A run is trimmed when it will take more than this many times its budget ..."""
+_EARLY_PATIENCE = 0.5
+"""... and so much more at its beginning, where a few answers say little about the rest."""
 
 
 class BenchEngine(Protocol):
@@ -139,7 +141,8 @@ def _trimmed(run: BenchRun, todo: list[Cell], projected: float) -> tuple[BenchRu
     Fewer kinds over all starts say more than all kinds over fewer starts.
     """
     groups = list(dict.fromkeys((cell.stage, cell.kind) for cell in run.plan.cells if cell in todo))
-    if not run.plan.budget or projected <= _PATIENCE * run.plan.budget or len(groups) < 2:
+    patience = _PATIENCE + _EARLY_PATIENCE * len(todo) / len(run.plan.cells)
+    if not run.plan.budget or projected <= patience * run.plan.budget or len(groups) < 2:
         return run, todo
     order = [prompt.kind for prompt in run.plan.prompts]
     stage, kind = max(groups, key=lambda group: (group[0] == "sweep", order.index(group[1])))

@@ -19,6 +19,7 @@ from localspec.engine.drafters.model import ModelDrafter
 from localspec.engine.llama.context import Context
 from localspec.engine.records import Draft
 from localspec.engine.sampling import Distribution
+from localspec.engine.settings import SpeculationSettings
 from localspec.engine.verify import Verification
 from tests.audit_fakes import FakePair
 from tests.bigram import BigramPair
@@ -231,6 +232,17 @@ def test_the_report_names_every_finding_and_goes_to_json(monkeypatch: pytest.Mon
     assert (stored["schema"], stored["passed"], stored["bugs"]) == (1, False, result.bugs)
     assert stored["faults"][0]["check"] == "residual"
     assert summary(result)["passed"] is False
+
+
+def test_targets_without_a_draft_or_without_rewinding_are_audited_too() -> None:
+    alone = Audit(Subject(FakePair()), has_draft=False, raw=True, quick=True).run()
+    assert alone.passed and {"stops", "penalties", "rewind"} <= {check.name for check in alone.checks}
+    stuck = FakePair()
+    stuck.generate = lambda request, honest=stuck.generate: honest(  # type: ignore[method-assign,misc]
+        replace(request, speculation=SpeculationSettings("none"))
+    )
+    found = Audit(Subject(stuck), has_draft=False, raw=True, quick=True, speculates=False).run()
+    assert found.passed and "rewind" not in {check.name for check in found.checks}
 
 
 def test_nothing_claims_what_only_an_audit_may() -> None:

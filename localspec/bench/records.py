@@ -257,7 +257,7 @@ class Report:
 
     rows: tuple[Row, ...]
     curve: tuple[CurvePoint, ...]
-    """Verify cost: seconds of a target pass by rows, at temperature 0 and no extra depth."""
+    """Verify cost: seconds of a target pass by rows, without extra depth."""
     draft_step_seconds: float | None
     drift: Drift | None
     knee: Mapping[str, int]

@@ -38,7 +38,7 @@ def headline(rows: Sequence[Row], run: BenchRun) -> str:
     if reference:
         return _of_servers(pooled, reference)
     kinds = [row for row in chosen if row.kind != POOLED] or chosen
-    blocking = {flag.text: None for row in kinds for flag in row.flags if flag.blocks}
+    blocking = [next((flag.text for flag in row.flags if flag.blocks), "") for row in kinds]
     speed = f"{pooled.speedup.value:.2f}x plain decoding"
     if pooled.speedup.low is not None and pooled.speedup.high is not None:
         speed += f" (95 % interval {pooled.speedup.low:.2f} to {pooled.speedup.high:.2f})"
@@ -52,7 +52,7 @@ def headline(rows: Sequence[Row], run: BenchRun) -> str:
         return f"{said}: {speed} over all kinds."
     if words["does not pay"]:
         return f"Speculation does not pay here for {_and(words['does not pay'])}: {speed} over all kinds."
-    why = f"; no verdict: {next(iter(blocking))}" if blocking else ""
+    why = f"; no verdict: {blocking[0]}" if all(blocking) else ""
     return f"No measurable gain from speculation here: {speed}{why}."
 
 

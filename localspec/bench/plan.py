@@ -99,7 +99,7 @@ def make_plan(prompts: Sequence[Prompt], wishes: Wishes, speeds: Speeds) -> Plan
         wishes.cooldown,
         wishes.quick,
         scope.left_out,
-        wishes.budget,
+        max(1.0, wishes.budget - speeds.elapsed),
     )
 
 

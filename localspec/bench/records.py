@@ -164,7 +164,7 @@ class Plan:
     left_out: tuple[str, ...] = ()
     """What did not fit into the time, one sentence each."""
     budget: float = 0.0
-    """Seconds."""
+    """Seconds for the cells, engine starts between them included; 0 = no limit."""
 
 
 @dataclass(frozen=True, slots=True)

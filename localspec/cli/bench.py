@@ -61,7 +61,7 @@ class Minutes(click.ParamType[Any]):
 @click.argument("words", nargs=-1, metavar="PAIR | compare A.json B.json")
 @cli_options.pair_options
 @click.option("--quick", is_flag=True, help="Under two minutes: fewer prompts, no sweep of draft lengths.")
-@click.option("--budget", type=Minutes(), help="Time to use (default: 30 minutes, with --quick 105s).")
+@click.option("--budget", type=Minutes(), help="Time to use (default: 30 minutes, with --quick 100s).")
 @click.option(
     "--starts",
     type=click.IntRange(1, 50),
@@ -201,7 +201,7 @@ def _asked(pair: str | None, values: dict[str, Any]) -> Asked:
         depths=values["depths"] or (0,),
         kinds=_words(values["kinds"]),
         starts=values["starts"],
-        budget=values["budget"] or (105.0 if quick else 1800.0),
+        budget=values["budget"] or (100.0 if quick else 1800.0),
         quick=quick,
         cooldown=values["cooldown"],
         seed=values["seed"],

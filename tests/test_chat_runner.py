@@ -258,3 +258,33 @@ def test_unknown_memory_is_never_counted_as_nothing() -> None:
     assert MemoryUse(10, 5, 3, 2, True).total == 20
     assert MemoryUse(10, 5, None, None, False).total == 15
     assert MemoryUse(10, 5, None, 2, True).total is None
+
+
+def test_another_pair_while_one_loads_or_answers(tmp_path: Path) -> None:
+    """What is replaced on purpose is no failure."""
+    fake = FakeChat(tmp_path, Script(load_seconds=0.5))
+    fake.chat.open_pair("first", LoadOptions())
+    fake.wait_for(lambda: bool(fake.opener.clients))
+    fake.chat.open_pair("second", LoadOptions())
+    fake.wait_for(lambda: fake.chat.runner.session is not None)
+    assert not fake.told(OpenFailed) and fake.chat.runner.session.files.name == "second"  # type: ignore[union-attr]
+    fake.opener.script = slow()
+    fake.opener.client.script = fake.opener.script
+    turn = fake.chat.send("hello")
+    fake.wait_for(lambda: len(turn.answer.tokens) > 5)  # type: ignore[union-attr]
+    fake.chat.open_pair("third", LoadOptions())
+    fake.wait_idle()
+    assert not any(isinstance(ended.error, EngineDied) for ended in fake.told(AnswerEnded))
+    assert not fake.opener.clients[1].alive
+
+
+def test_a_stop_at_the_worst_moment_is_not_forgotten(tmp_path: Path) -> None:
+    """The engine's handle clears the flag when it takes a request: a stop just before that must still count."""
+    fake = FakeChat(tmp_path, Script(text="word " * 400, tokens_per_second=200, begin_seconds=0.2)).open()
+    client = fake.opener.client
+    turn = fake.chat.send("hello")
+    fake.wait_for(lambda: bool(client.requests))
+    fake.chat.stop()
+    client._cancel.clear()
+    fake.wait_idle()
+    assert turn.answer is not None and turn.answer.reason == "cancelled" and len(turn.answer.tokens) < 20

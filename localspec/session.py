@@ -108,7 +108,8 @@ class Session:
     @property
     def concessions(self) -> list[str]:
         """What is not as asked so that everything fits, one sentence each."""
-        return [f"{step.name}: {step.detail}, so that everything fits" for step in self.placed.steps]
+        steps = [f"{step.name}: {step.detail}, so that everything fits" for step in self.placed.steps]
+        return [*steps, *self.placed.notes]
 
     @property
     def stats(self) -> GenerationStats | None:
@@ -289,6 +290,7 @@ def settings_for(
         cache_type=placed.cache_type,
         flash_attention=options.flash_attention,
         max_draft_length=_longest_draft(options),
+        profiles=state_folder() / "profiles",
     )
     if verdict is not None:
         settings = replace(settings, masked_ids=verdict.masked_ids, shared_rows=verdict.shared_rows)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -75,6 +75,40 @@ def stale_reason(target: Path, draft: Path | None, device: str | None = None) ->
     """Why what was once known holds no more; "" when it holds or there is nothing."""
     table = _table(target, draft)
     return why_stale(table, target, draft, device) if table is not None else ""
+
+
+def of_models(models: Sequence[Sequence[Path]]) -> Known | None:
+    """What is known about a pair given as the files of its models, the target's first: what listings have."""
+    paths = [files[0] for files in models if files]
+    return read(paths[0], paths[1] if len(paths) > 1 else None) if paths else None
+
+
+def figures(models: Sequence[Sequence[Path]]) -> dict[str, Any]:
+    """`speedup`, and `kinds` with the speedup of each, of a pair as in `of_models`; {} when not measured."""
+    known = of_models(models)
+    if known is None or known.speedup is None:
+        return {}
+    kinds = {kind: row.get("speedup") for kind, row in known.bench.get("kinds", {}).items()}
+    return {"speedup": known.speedup, "kinds": kinds}
+
+
+def as_json(known: Known | None) -> dict[str, Any] | None:
+    """For `show --json`; None when nothing is known."""
+    return asdict(known) if known is not None else None
+
+
+def describe(known: Known | None) -> list[str]:
+    """What is known, one sentence each. Nothing is claimed about the text without an audit."""
+    if known is None:
+        return []
+    lines = []
+    if headline := known.bench.get("headline"):
+        lines.append(f"{headline} ({known.bench.get('when', '')})")
+    if headline := known.audit.get("headline"):
+        lines.append(f"{headline} ({known.audit.get('when', '')})")
+    if known.profile:
+        lines.append(f"tuned: draft length {known.profile.get('best_length')} ({known.profile.get('when', '')})")
+    return lines
 
 
 def store(target: Path, draft: Path | None, device: str, **parts: Mapping[str, Any]) -> Path:

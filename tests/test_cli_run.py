@@ -107,7 +107,7 @@ def test_prompt_from_stdin(bigram: BigramPair) -> None:
 
 
 def test_marks_show_what_was_guessed_without_colour(bigram: BigramPair) -> None:
-    marked = run(bigram, "--seed", "3", "--show-draft").stdout.decode()
+    marked = run(bigram, "--seed", "3", "-k", "3", "--drafter", "model", "--show-draft").stdout.decode()
     plain = run(bigram, "--seed", "3").stdout.decode()
     assert marked.replace("[", "").replace("]", "").replace("~", "").replace("+", "") == plain
     assert marked.count("[") == marked.count("]") > 2

@@ -207,6 +207,7 @@ def test_two_cards_share_a_target() -> None:
     assert chosen.fits and chosen.target.gpu_layers == 65 and all(chosen.target.by_device)
     assert chosen.draft is not None and sorted(chosen.draft.by_device) == [0, 25]
     assert sum(part.bytes for part in chosen.parts) == sum(place.used for place in chosen.places)
+    assert chosen.target.by_device[1] > chosen.target.by_device[0]  # the last card is filled first
 
 
 def test_layers_can_be_ordered() -> None:

@@ -207,6 +207,8 @@ def test_llama_servers_timings_make_the_statistics(
     assert (stats.prompt_tokens, stats.reused_tokens, stats.emitted) == (9, 3, 4)
     assert (stats.verified, stats.accepted, stats.acceptance_rate) == (6, 2, pytest.approx(1 / 3))
     assert stats.mean_acceptance_length == 2.0 and stats.state == "on"
+    assert answer.ids == (), "ids that nobody told are not made up"
+    assert stats.prompt_tokens_per_second == pytest.approx(6 / (stats.ttft_seconds or 0))
     body, key = server.seen[0]
     assert key == "Bearer secret" and body["model"] == "m" and body["top_k"] == 40
 

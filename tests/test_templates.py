@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import time
 from itertools import pairwise
@@ -143,6 +144,16 @@ def test_arguments_reach_the_template() -> None:
     template = ChatTemplate(QWEN3, "", "")
     thinking, quick = template.render(talk("Hi")), template.render(talk("Hi"), enable_thinking=False)
     assert joined(quick) == joined(thinking) + "<think>\n\n</think>\n\n"
+
+
+def test_tools_and_dates_are_as_transformers_gives_them() -> None:
+    source = (
+        "{% if tools is not none %}tools{% endif %}{% if not date_string is defined %}"
+        "{% set date_string = strftime_now('%d %b %Y') %}{% endif %}{{ date_string }}"
+    )
+    template = ChatTemplate(source, "", "")
+    assert re.fullmatch(r"\d\d \w+ \d{4}", joined(template.render(talk("Hi"))))
+    assert joined(template.render(talk("Hi"), tools=[{"name": "f"}], date_string="today")) == "toolstoday"
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,7 @@ class Place:
     """The target's after 0, 1, ... guesses; one more than q."""
 
 
-def look(
-    subject: Subject, tokens: list[int], length: int, sampler: SamplerSettings, round_before: int
-) -> Place:
+def look(subject: Subject, tokens: list[int], length: int, sampler: SamplerSettings, round_before: int) -> Place:
     """Let the drafter guess after `tokens`, and ask both models for their logits there."""
     draft = subject.propose(tokens, length, sampler, round_before)
     ids = list(draft.ids)
@@ -106,7 +104,7 @@ def algebra_faults(place: Place, position: int) -> list[Fault]:
     rows = place.draft.rows or place.q
     for index, q in enumerate(rows):
         fault = _row_fault(place.p[index], place.p[index + 1], q)
-        if fault is not None:
+        if fault:
             return [Fault("residual", f"row {index + 1}: {fault}")]
     return _order_faults(place, tuple(rows), position)
 
@@ -127,9 +125,7 @@ def total_variation(left: Distribution, right: Distribution) -> float:
     return float(np.abs(left.probabilities(ids) - right.probabilities(ids)).sum() / 2)
 
 
-def output_distribution(
-    p: Distribution, after: Distribution, q: Distribution
-) -> tuple[np.ndarray, np.ndarray, str]:
+def output_distribution(p: Distribution, after: Distribution, q: Distribution) -> tuple[np.ndarray, np.ndarray, str]:
     """(ids, probability of each as the next token, first thing that is wrong on the way or "")."""
     ids = np.union1d(p.ids, q.ids)
     out = np.zeros(len(ids))
@@ -160,9 +156,7 @@ def _row_fault(p: Distribution, after: Distribution, q: Distribution) -> str:
     return ""
 
 
-def _rule(
-    p: Distribution, after: Distribution, q: Distribution, guess: int
-) -> tuple[float, Distribution | None]:
+def _rule(p: Distribution, after: Distribution, q: Distribution, guess: int) -> tuple[float, Distribution | None]:
     """(probability that the guess is kept, what is chosen from when it is not)."""
     draft = Draft((guess,), "audit", (1.0,), (q,))
 
@@ -207,9 +201,7 @@ def _order_faults(place: Place, rows: Sequence[Distribution], position: int) -> 
     if asked != list(range(result.accepted + 1)) or chosen_at != position + result.accepted:
         return [Fault("row order", f"rows {asked} were asked for after {result.accepted} kept guesses")]
     if total_variation(chosen_from, expected) > _EXACT:
-        return [
-            Fault("row order", "the token after the kept guesses is chosen from another row's distribution")
-        ]
+        return [Fault("row order", "the token after the kept guesses is chosen from another row's distribution")]
     return []
 
 

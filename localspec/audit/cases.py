@@ -48,38 +48,34 @@ def variants(has_draft: bool, quick: bool) -> list[Variant]:
 
 def cases(raw: bool, quick: bool) -> list[Case]:
     """`raw`: the model has no chat template."""
-    limit = 40 if quick else 96
+    limit = 24 if quick else 96
     names = ("code", "edit") if quick else tuple(TEXTS)
     found = [Case("greedy", name, _request(name, raw, GREEDY, limit)) for name in names]
     found += _settings_cases(raw, quick)
     seeds = (1,) if quick else (1, 2, 3)
     for seed in seeds:
         sampler = SamplerSettings(temperature=0.8, seed=seed)
-        found.append(
-            Case("coupled", f"chat, temperature 0.8, seed {seed}", _request("chat", raw, sampler, limit))
-        )
+        found.append(Case("coupled", f"chat, temperature 0.8, seed {seed}", _request("chat", raw, sampler, limit)))
     if not quick:
         hot = SamplerSettings(temperature=1.2, top_k=0, top_p=1.0, min_p=0.0, seed=4)
-        found.append(
-            Case("coupled", "code, temperature 1.2, no filters, seed 4", _request("code", raw, hot, limit))
-        )
+        found.append(Case("coupled", "code, temperature 1.2, no filters, seed 4", _request("code", raw, hot, limit)))
     return found
 
 
 def _settings_cases(raw: bool, quick: bool) -> list[Case]:
     """Penalties look at what was accepted, stops and limits cut inside a block."""
-    limit = 32 if quick else 64
+    limit = 20 if quick else 64
     repeat = replace(GREEDY, repeat_penalty=1.15)
     frequency = replace(GREEDY, frequency_penalty=0.6, presence_penalty=0.3)
     counting = _request("counting", raw, GREEDY, 64)
     found = [
         Case("penalties", "edit, repeat penalty 1.15", _request("edit", raw, repeat, limit)),
-        Case("stops", "counting, stop at 9", replace(counting, stop=("9",))),
+        Case("stops", "counting, stop at 7", replace(counting, stop=("7",))),
         Case("stops", "counting, 13 tokens", replace(counting, max_tokens=13)),
     ]
     if not quick:
         extraction = _request("extraction", raw, GREEDY, 96)
-        biased = replace(GREEDY, logit_bias=((198, -4.0), (220, 2.0)), repeat_penalty=1.05)
+        biased = replace(GREEDY, logit_bias=((11, -4.0), (13, 2.0)), repeat_penalty=1.05)
         found += [
             Case("penalties", "code, frequency and presence", _request("code", raw, frequency, limit)),
             Case("penalties", "edit, logit bias", _request("edit", raw, biased, limit)),

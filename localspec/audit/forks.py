@@ -32,9 +32,7 @@ class Comparison:
     """Of the answer with drafts."""
 
 
-def compare(
-    subject: Subject, plain: Answer, other: Answer, what: Comparison, noise: Noise
-) -> Fork | Fault | None:
+def compare(subject: Subject, plain: Answer, other: Answer, what: Comparison, noise: Noise) -> Fork | Fault | None:
     """None when the answers are the same."""
     index = first_difference(plain.tokens, other.tokens)
     where = f"{what.case}, {what.variant}"
@@ -61,9 +59,7 @@ def count_faults(answer: Answer, check: str, where: str) -> list[Fault]:
         kept = min(round_.accepted, len(round_.emitted))
         guessed = sum(origin == "accepted" for origin in round_.provenance)
         if round_.emitted[:kept] != round_.drafted[:kept] or guessed != kept:
-            faults.append(
-                Fault(check, f"{where}: round {round_.index} shows tokens as accepted that were not guessed")
-            )
+            faults.append(Fault(check, f"{where}: round {round_.index} shows tokens as accepted that were not guessed"))
             break
     return faults
 
@@ -82,13 +78,12 @@ def _fork(subject: Subject, plain: Answer, other: Answer, index: int, what: Comp
     gaps = [judge.gap(row, ours, theirs) for row in (single, batch)]
     difference = moved(single, batch)
     repeated = judge.choice(single) == ours and judge.choice(batch) == theirs
-    tolerance = (
-        noise.tolerance / max(what.request.sampler.temperature, 1e-9) if judge.noisy else noise.tolerance
-    )
+    tolerance = noise.tolerance / (what.request.sampler.temperature or 1.0)
     close = all(gap is not None and abs(gap) <= tolerance for gap in gaps)
     explained = close or (repeated and difference <= noise.tolerance)
     fork = Fork(
-        what.check, what.case, what.variant, index, ours, theirs, _text(plain, other, ours), _text(plain, other, theirs),
+        what.check, what.case, what.variant, index, ours, theirs,
+        _text(plain, other, ours), _text(plain, other, theirs),
         gaps[0], gaps[1], len(block), difference, tolerance, "near-tie" if explained else "bug", "",
     )  # fmt: skip
     return replace(fork, why=_why(fork, repeated, noise))
@@ -101,9 +96,7 @@ def _why(fork: Fork, repeated: bool, noise: Noise) -> str:
         usual = f"batches usually by {noise.largest:.3g}"
         return f"the pass of {fork.width} rows moves the logits by {fork.moved:.3g}, {usual}"
     if not repeated:
-        return (
-            "decoded anew, the target does not choose this token: the answer did not come from its own logits"
-        )
+        return "decoded anew, the target does not choose this token: the answer did not come from its own logits"
     return "the scores are too far apart for rounding"
 
 
@@ -118,9 +111,7 @@ class _Judge:
         self._banned = subject.ends if index < request.min_tokens else ()
         self._choosing = Sampler(sampler, banned=subject.suppressed)
         # Greedy choices are judged by their logits after penalties: a distribution that nothing is cut from.
-        scoring = (
-            replace(sampler, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0) if sampler.greedy else sampler
-        )
+        scoring = replace(sampler, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0) if sampler.greedy else sampler
         self._scoring = Sampler(scoring, banned=subject.suppressed)
 
     def choice(self, row: NDArray[np.float32]) -> int:

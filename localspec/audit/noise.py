@@ -9,6 +9,8 @@ from localspec.audit.records import Fault, Noise
 from localspec.audit.subject import Subject
 
 _TOP = 5
+_CONTEXT = 32
+"""Tokens that are enough to see a stale cache."""
 _ROWS = 12
 """Tokens at the end of a text whose rows are compared; divisible by several widths."""
 
@@ -24,9 +26,7 @@ def measure(subject: Subject, texts: list[list[int]], widths: tuple[int, ...]) -
         for width in widths:
             chunks = [tail[first : first + width] for first in range(0, count, width)]
             batched = subject.rows("target", [head, *chunks], count)
-            by_width[width] = max(
-                by_width[width], *(moved(a, b) for a, b in zip(single, batched, strict=True))
-            )
+            by_width[width] = max(by_width[width], *(moved(a, b) for a, b in zip(single, batched, strict=True)))
             rows += count
     return Noise(max(by_width.values(), default=0.0), rows, {str(w): v for w, v in by_width.items()})
 
@@ -40,6 +40,7 @@ def moved(left: NDArray[np.float32], right: NDArray[np.float32]) -> float:
 def rewind_faults(subject: Subject, text: list[int], noise: Noise, has_draft: bool) -> list[Fault]:
     """Take guesses back, go on, and compare with never having made them."""
     faults = []
+    text = text[-_CONTEXT:]
     head, last = text[:-3], text[-3:]
     wrong = tuple(text[:4][::-1])
     for part in ("target", *(("draft",) if has_draft else ())):

@@ -9,6 +9,7 @@ from localspec.audit.records import AuditResult, Fork
 from localspec.terminal import one_line
 
 SCHEMA = 1
+_TIES_SHOWN = 6
 
 _WORDS = {
     "greedy": "greedy text with drafts is the plain text",
@@ -71,19 +72,20 @@ def text_report(result: AuditResult, about: dict[str, Any]) -> str:
         counts = f"{check.equal} of {check.compared} equal"
         counts += f", {check.near_ties} near-ties" if check.near_ties else ""
         counts += f", {check.bugs} bugs" if check.bugs else ""
-        lines.append(
-            f"{check.name:<{width}}  {state:<9}  {counts:<28}  {_WORDS.get(check.name, '')}".rstrip()
-        )
+        lines.append(f"{check.name:<{width}}  {state:<9}  {counts:<28}  {_WORDS.get(check.name, '')}".rstrip())
         if check.note:
             lines.append(f"{'':<{width}}  note: {one_line(check.note)}")
     lines += [""] if result.forks or result.faults else []
     lines += [one_line(f"BUG {fault.check}: {fault.what}", 400) for fault in result.faults]
-    lines += [fork_line(fork) for fork in sorted(result.forks, key=lambda fork: fork.kind)]
+    lines += [fork_line(fork) for fork in result.forks if fork.kind == "bug"]
+    ties = [fork for fork in result.forks if fork.kind == "near-tie"]
+    lines += [fork_line(fork) for fork in ties[:_TIES_SHOWN]]
+    lines += [f"and {len(ties) - _TIES_SHOWN} more near-ties: see --json"] if len(ties) > _TIES_SHOWN else []
     widths = ", ".join(f"{width} rows {value:.3g}" for width, value in result.noise.by_width.items())
     lines += [
         "",
         f"a batch's shape moves the likeliest logits by up to {result.noise.largest:.3g} here ({widths})",
-        f"{result.tokens} tokens compared in {result.seconds:.0f} s; {about.get('build', '')}, {about.get('device', '')}",
+        f"{result.tokens} tokens compared in {result.seconds:.0f} s; {about.get('build')}, {about.get('device')}",
     ]
     return "\n".join(lines) + "\n"
 

@@ -79,18 +79,12 @@ class Audit:
                 self._plain[case.name] = answer
         first = self._cases[0]
         again = self._answer(first, Variant("plain", SpeculationSettings("none")))
-        same = (
-            again is not None and first.name in self._plain and again.tokens == self._plain[first.name].tokens
-        )
-        note = (
-            "" if same else "plain decoding does not repeat itself on this machine: forks may come from that"
-        )
+        same = again is not None and first.name in self._plain and again.tokens == self._plain[first.name].tokens
+        note = "" if same else "plain decoding does not repeat itself on this machine: forks may come from that"
         self._count("plain twice", compared=1, equal=int(same), note=note)
 
     def _measure_noise(self) -> None:
-        texts = [
-            [*answer.prompt, *answer.tokens] for answer in self._plain.values() if len(answer.tokens) > 12
-        ]
+        texts = [[*answer.prompt, *answer.tokens] for answer in self._plain.values() if len(answer.tokens) > 12]
         widths = (3, 6) if self._quick else (2, 3, 5, 9)
         self._say("how far batches move the logits")
         self._guarded(
@@ -103,11 +97,9 @@ class Audit:
 
     def _rewinds(self) -> None:
         self._say("rewinding")
-        texts = [[*answer.prompt, *answer.tokens] for answer in self._plain.values()][:2]
+        texts = [[*answer.prompt, *answer.tokens] for answer in self._plain.values()][: 1 if self._quick else 3]
         for text in texts:
-            faults = self._guarded(
-                "rewind", partial(rewind_faults, self._subject, text, self._noise, self._has_draft)
-            )
+            faults = self._guarded("rewind", partial(rewind_faults, self._subject, text, self._noise, self._has_draft))
             for fault in faults or ():
                 self._fault(fault)
             self._count("rewind", compared=1, equal=int(not faults), bugs=len(faults or ()))
@@ -123,9 +115,7 @@ class Audit:
             faults = found or []
             for fault in faults:
                 self._fault(fault)
-            self._count(
-                "distribution", compared=1, equal=int(found is not None and not faults), bugs=len(faults)
-            )
+            self._count("distribution", compared=1, equal=int(found is not None and not faults), bugs=len(faults))
 
     def _judge_place(self, tokens: list[int], sampler: SamplerSettings) -> list[Fault]:
         place = algebra.look(self._subject, tokens, 3, sampler, max(1, len(tokens) - 2))
@@ -140,15 +130,13 @@ class Audit:
 
     def _places(self) -> list[tuple[list[int], int]]:
         """Texts and where in them a draft is asked for, spread over the answers."""
-        wanted = 6 if self._quick else 24
+        wanted = 4 if self._quick else 24
         answers = [answer for answer in self._plain.values() if len(answer.tokens) > 8]
         places = []
         for number in range(wanted if answers else 0):
             answer = answers[number % len(answers)]
             share = (number // len(answers) + 1) / (wanted // len(answers) + 2)
-            places.append(
-                ([*answer.prompt, *answer.tokens], len(answer.prompt) + int(share * len(answer.tokens)))
-            )
+            places.append(([*answer.prompt, *answer.tokens], len(answer.prompt) + int(share * len(answer.tokens))))
         return places
 
     def _texts(self) -> None:
@@ -166,9 +154,7 @@ class Audit:
             self._count(case.check, compared=1, bugs=1)
             return
         where = f"{case.name}, {variant.name}"
-        what = Comparison(
-            case.check, case.name, variant.name, replace(case.request, speculation=variant.speculation)
-        )
+        what = Comparison(case.check, case.name, variant.name, replace(case.request, speculation=variant.speculation))
         found = self._guarded(case.check, lambda: compare(self._subject, plain, other, what, self._noise))
         wrong = count_faults(other, case.check, where)
         for fault in wrong:
@@ -196,9 +182,7 @@ class Audit:
             texts.append(answer.tokens if answer is not None else ())
         wrong = []
         if len(set(texts)) < 3:
-            wrong.append(
-                Fault("seeds", "four seeds at temperature 1.2 gave fewer than three different texts")
-            )
+            wrong.append(Fault("seeds", "four seeds at temperature 1.2 gave fewer than three different texts"))
         if texts[0] != texts[-1]:
             wrong.append(Fault("seeds", "the same seed gave two different texts"))
         for fault in wrong:
@@ -209,9 +193,7 @@ class Audit:
 
     def _answer(self, case: Case, variant: Variant) -> Answer | None:
         request = replace(case.request, speculation=variant.speculation)
-        answer = self._guarded(
-            case.check, lambda: self._subject.answer(request), f"{case.name}, {variant.name}"
-        )
+        answer = self._guarded(case.check, lambda: self._subject.answer(request), f"{case.name}, {variant.name}")
         self._tokens += len(answer.tokens) if answer is not None else 0
         return answer
 

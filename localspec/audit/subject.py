@@ -50,9 +50,7 @@ class Answer:
 class Subject:
     """Asks the handle; adds no judgement."""
 
-    def __init__(
-        self, handle: Handle, masked_ids: tuple[int, ...] = (), shared_rows: int | None = None
-    ) -> None:
+    def __init__(self, handle: Handle, masked_ids: tuple[int, ...] = (), shared_rows: int | None = None) -> None:
         self._handle = handle
         self.masked_ids = masked_ids
         self.shared_rows = shared_rows
@@ -87,9 +85,7 @@ class Subject:
         )
         return found
 
-    def propose(
-        self, tokens: list[int], length: int, sampler: SamplerSettings, round_before: int = 0
-    ) -> Draft:
+    def propose(self, tokens: list[int], length: int, sampler: SamplerSettings, round_before: int = 0) -> Draft:
         """A draft after these tokens."""
         draft: Draft = self._handle.inspect(Propose(tuple(tokens), length, sampler, round_before))
         return draft

@@ -93,8 +93,7 @@ def by_start(values: Mapping[str, Mapping[int, Sequence[float]]], kind: str) -> 
         return []
     common = set.intersection(*(set(starts) for starts in values.values()))
     return [
-        statistics.mean_of_groups({kind: starts[start] for kind, starts in values.items()})
-        for start in sorted(common)
+        statistics.mean_of_groups({kind: starts[start] for kind, starts in values.items()}) for start in sorted(common)
     ]
 
 
@@ -120,9 +119,7 @@ def plain_drift(samples: Sequence[Sample]) -> Drift | None:
         own = [i for i, s in enumerate(starts) if s == start]
         spans.append(max(places[i] for i in own) - min(places[i] for i in own))
         levels.append(fmean(unlevelled[i] for i in own))
-    return Drift(
-        math.expm1(rise * fmean(spans)), math.expm1(levels[-1] - levels[0]), certain=abs(rise) > 2 * error
-    )
+    return Drift(math.expm1(rise * fmean(spans)), math.expm1(levels[-1] - levels[0]), certain=abs(rise) > 2 * error)
 
 
 # --- parts --------------------------------------------------------------------------------------------
@@ -186,9 +183,7 @@ def _row(
         starts=starts,
         tokens_per_second=statistics.log_interval(speeds) if speeds else None,
         speedup=speedup,
-        verdict=None
-        if arm.name == PLAIN or not has_plain
-        else verdict_of(speedup, any(f.blocks for f in flags)),
+        verdict=None if arm.name == PLAIN or not has_plain else verdict_of(speedup, any(f.blocks for f in flags)),
         flags=flags,
         acceptance_rate=sum(m.accepted for m in good) / verified if verified else None,
         mean_acceptance_length=sum(m.emitted for m in good if m.target_passes) / passes if passes else None,
@@ -227,9 +222,7 @@ def _shares(good: Sequence[Measurement]) -> dict[str, float]:
 def _same_text(chosen: Sequence[Sample], members: Sequence[Sample]) -> tuple[int, int]:
     plain = {(s.cell.block, s.cell.prompt): s.measured.text_hash for s in members if s.cell.arm == PLAIN}
     pairs = [
-        (s.measured.text_hash, plain.get((s.cell.block, s.cell.prompt), ""))
-        for s in chosen
-        if s.measured.text_hash
+        (s.measured.text_hash, plain.get((s.cell.block, s.cell.prompt), "")) for s in chosen if s.measured.text_hash
     ]
     compared = [(ours, theirs) for ours, theirs in pairs if theirs]
     return sum(ours == theirs for ours, theirs in compared), len(compared)
@@ -245,9 +238,7 @@ def _curve(samples: Iterable[Sample]) -> tuple[CurvePoint, ...]:
                 passes[int(rows)] += count
                 medians[int(rows)].append((count, seconds))
     return tuple(
-        CurvePoint(rows, passes[rows], _weighted_median(medians[rows]))
-        for rows in sorted(medians)
-        if passes[rows] >= 3
+        CurvePoint(rows, passes[rows], _weighted_median(medians[rows])) for rows in sorted(medians) if passes[rows] >= 3
     )
 
 
@@ -261,9 +252,7 @@ def _weighted_median(values: Sequence[tuple[int, float]]) -> float:
 
 
 def _draft_step(samples: Iterable[Sample]) -> float | None:
-    steps = [
-        s.measured.draft_seconds / s.measured.draft_steps for s in samples if s.measured.draft_steps >= 8
-    ]
+    steps = [s.measured.draft_seconds / s.measured.draft_steps for s in samples if s.measured.draft_steps >= 8]
     return median(steps) if steps else None
 
 
@@ -276,18 +265,14 @@ def _knees(rows: Iterable[Row], arms: Sequence[Arm]) -> dict[str, int]:
         if row.stage == "sweep" and length and row.speedup is not None:
             speeds[row.kind][length] = row.speedup.value
     return {
-        kind: min(
-            length for length, value in by_length.items() if value >= (1 - _KNEE) * max(by_length.values())
-        )
+        kind: min(length for length, value in by_length.items() if value >= (1 - _KNEE) * max(by_length.values()))
         for kind, by_length in speeds.items()
     }
 
 
 def _notes(run: BenchRun, rows: Sequence[Row]) -> tuple[str, ...]:
     notes = []
-    different = [
-        row for row in rows if row.same_text[1] and row.same_text[0] < row.same_text[1] and row.kind != POOLED
-    ]
+    different = [row for row in rows if row.same_text[1] and row.same_text[0] < row.same_text[1] and row.kind != POOLED]
     if different:
         count = sum(row.same_text[1] - row.same_text[0] for row in different)
         whole = sum(row.same_text[1] for row in rows if row.kind != POOLED)

@@ -45,9 +45,7 @@ def compare(a: BenchRun, b: BenchRun) -> Comparison:
     changes = []
     for group in sorted({_group(s) for s in a.samples} & {_group(s) for s in b.samples}):
         ours = [[s for s in run.samples if _group(s) == group] for run in (a, b)]
-        arms = [
-            arm.name for arm in a.plan.arms if all(any(s.cell.arm == arm.name for s in side) for side in ours)
-        ]
+        arms = [arm.name for arm in a.plan.arms if all(any(s.cell.arm == arm.name for s in side) for side in ours)]
         for arm in arms:
             changes += _changes(group, arm, ours)
     return Comparison(tuple(changes), tuple(_differences(a, b)))

@@ -1,6 +1,6 @@
-"""Any OpenAI-compatible server as something to measure: one streamed chat completion, and its counters before and after.
+"""Any OpenAI-compatible server as something to measure: streamed chat completions, and its counters around them.
 
-Stream chunks are never counted as tokens where the server says how many there were: with drafts one chunk holds several.
+Chunks are never counted as tokens where the server says how many there were: with drafts one chunk holds several.
 """
 
 from __future__ import annotations
@@ -152,18 +152,14 @@ class Endpoint:
             response = connection.getresponse()
             if response.status != 200:
                 said = one_line(response.read(2000).decode("utf-8", "replace"))
-                raise EngineError(
-                    f"{self.url} answers {response.status}: {said}", "Check the address and --model"
-                )
+                raise EngineError(f"{self.url} answers {response.status}: {said}", "Check the address and --model")
             while line := response.readline(_MOST_LINE):
                 if line.startswith(b"data:") and line[5:].strip() not in (b"[DONE]", b""):
                     found = json.loads(line[5:])
                     if isinstance(found, dict):
                         yield found
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise EngineError(
-                f"no answer from {self.url}: {one_line(str(error))}", "Is the server running?"
-            ) from error
+            raise EngineError(f"no answer from {self.url}: {one_line(str(error))}", "Is the server running?") from error
         finally:
             connection.close()
 
@@ -177,9 +173,7 @@ class Endpoint:
                 raise EngineError(f"{self.url}{path} answers {response.status}")
             return text
         except (OSError, http.client.HTTPException) as error:
-            raise EngineError(
-                f"no answer from {self.url}: {one_line(str(error))}", "Is the server running?"
-            ) from error
+            raise EngineError(f"no answer from {self.url}: {one_line(str(error))}", "Is the server running?") from error
         finally:
             connection.close()
 

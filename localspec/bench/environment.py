@@ -16,9 +16,7 @@ _HEAD = 16 << 20
 _TAIL = 1 << 20
 
 
-def describe(
-    target: Path | None, draft: Path | None, known_hashes: Mapping[Path, str] | None = None
-) -> dict[str, Any]:
+def describe(target: Path | None, draft: Path | None, known_hashes: Mapping[Path, str] | None = None) -> dict[str, Any]:
     """The machine, the build and the files, as plain values for people and for `compare`."""
     from localspec.machine import available_memory, cpu_name, physical_cores, usable_cpus
 

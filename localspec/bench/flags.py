@@ -65,9 +65,7 @@ def _empty(good: Sequence[Sample]) -> Flag | None:
     empty = sum(sample.measured.answer_empty for sample in good)
     if not empty:
         return None
-    return Flag(
-        "empty", f"{empty} of {len(good)} answers are empty (nothing, or thinking only): allow more with -n"
-    )
+    return Flag("empty", f"{empty} of {len(good)} answers are empty (nothing, or thinking only): allow more with -n")
 
 
 def _repeated(good: Sequence[Sample], arm: Arm, plan: Plan) -> Flag | None:
@@ -87,26 +85,18 @@ def _repeated(good: Sequence[Sample], arm: Arm, plan: Plan) -> Flag | None:
 def _drifted(drift: Drift | None, plan: Plan) -> Flag | None:
     if drift is None or not drift.certain or abs(drift.per_start) <= MAX_DRIFT or plan.cooldown > 0:
         return None
-    return Flag(
-        "drift", f"the plain arm drifted by {drift.per_start:+.0%} within a start: use --cooldown SECONDS"
-    )
+    return Flag("drift", f"the plain arm drifted by {drift.per_start:+.0%} within a start: use --cooldown SECONDS")
 
 
 def _uncounted(good: Sequence[Sample]) -> Flag | None:
     if all(sample.measured.tokens_counted for sample in good):
         return None
-    return Flag(
-        "uncounted", "the server gave no token counts: chunks were counted, which may hold several tokens"
-    )
+    return Flag("uncounted", "the server gave no token counts: chunks were counted, which may hold several tokens")
 
 
 def _rates_disagree(good: Sequence[Sample]) -> Flag | None:
     pairs = [(sample.measured.engine_rate, sample.measured.rate) for sample in good]
-    off = [
-        (own, ours)
-        for own, ours in pairs
-        if own is not None and ours and abs(own - ours) > _RATE_DISAGREES * ours
-    ]
+    off = [(own, ours) for own, ours in pairs if own is not None and ours and abs(own - ours) > _RATE_DISAGREES * ours]
     if 2 * len(off) <= len(good):
         return None
     own, ours = off[0]

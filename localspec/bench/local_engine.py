@@ -149,9 +149,7 @@ def _sampler(cell: Cell, seed: int) -> SamplerSettings:
     return SamplerSettings(temperature=cell.temperature, seed=own, mode="rejection")
 
 
-def _measurement(
-    finished: Finished, rounds: list[Round], ttft: float, wall: float, memory: int
-) -> Measurement:
+def _measurement(finished: Finished, rounds: list[Round], ttft: float, wall: float, memory: int) -> Measurement:
     stats = finished.stats
     longest = max((round_.verified for round_ in rounds), default=0)
     passes = _passes(rounds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from localspec.bench.headline import main_rows, pooled_row
-from localspec.bench.records import BenchRun, Report, Row
+from localspec.bench.records import POOLED, BenchRun, Report, Row
 
 
 def bench_record(run: BenchRun, report: Report) -> dict[str, Any]:
@@ -26,11 +26,11 @@ def bench_record(run: BenchRun, report: Report) -> dict[str, Any]:
 
 
 def profile_record(report: Report) -> dict[str, Any]:
-    """For `verdicts.store(profile=...)`: what the sweep showed."""
+    """For `verdicts.store(profile=...)`: what a sweep showed. `best_length` 0 = no fixed length was faster."""
+    best = [row.speedup.value for row in report.rows if row.stage == "sweep" and row.speedup is not None]
+    knee = report.knee.get(POOLED) or min(report.knee.values(), default=0)
     return {
-        "best_length": max(report.knee.values(), default=None)
-        if report.recommended == "on" or report.knee
-        else None,
+        "best_length": knee if best and max(best) > 1.0 else 0,
         "knee": dict(report.knee),
         "verify_seconds": {str(point.rows): point.seconds for point in report.curve},
         "draft_step_seconds": report.draft_step_seconds,

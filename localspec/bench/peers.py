@@ -1,6 +1,6 @@
 """llama.cpp's own programs on the same files: what would this machine do with them?
 
-Every knob of speculation is passed, none is left to a default that may change. A program lives as long as an engine start.
+Every knob of speculation is passed, none is left to a default that may change. A server lives for one engine start.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ def parse_peer(text: str) -> tuple[str, Path]:
     """`NAME=PATH` of `--against`. Raises InvalidInput, UnreadableFile."""
     name, equals, path = text.partition("=")
     if not equals or name not in PEERS:
-        raise InvalidInput(
-            f"--against {one_line(text)!r} is not NAME=PATH", f"NAME is one of {', '.join(PEERS)}"
-        )
+        raise InvalidInput(f"--against {one_line(text)!r} is not NAME=PATH", f"NAME is one of {', '.join(PEERS)}")
     if not Path(path).is_file():
         raise UnreadableFile(f"no program at {path}", "Give the path of the built program")
     return name, Path(path)
@@ -51,18 +49,14 @@ class LlamaServer:
     """llama-server on a loopback port, alive for one start."""
 
     def __init__(self, program: Path, settings: LoadSettings, threads: int, seed: int) -> None:
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the server
         port = _free_port()
         command = [
             str(program), *_model_options(settings, threads), "--host", "127.0.0.1", "--port", str(port),
             "--parallel", "1", "--metrics", "--cache-ram", "0", "--no-warmup",
         ]  # fmt: skip
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT
-        )
-        self._endpoint = Endpoint(
-            f"http://127.0.0.1:{port}", "default", extra={"cache_prompt": False}, seed=seed
-        )
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT)
+        self._endpoint = Endpoint(f"http://127.0.0.1:{port}", "default", extra={"cache_prompt": False}, seed=seed)
         try:
             self._wait()
         except BaseException:
@@ -114,9 +108,7 @@ class SpeculativeSimple:
             "--seed", str(cell.start), "-b", "4096",
         ]  # fmt: skip
         try:
-            done = subprocess.run(
-                command, capture_output=True, timeout=_CELL_SECONDS, stdin=subprocess.DEVNULL
-            )
+            done = subprocess.run(command, capture_output=True, timeout=_CELL_SECONDS, stdin=subprocess.DEVNULL)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise EngineError(f"llama-speculative-simple failed: {one_line(str(error))}") from error
         finally:
@@ -180,8 +172,7 @@ def _template(info: ModelInfo) -> ChatTemplate | None:
         return None
     texts = info.tokens.texts
     bos, eos = (
-        texts[token].decode("utf-8", "replace") if token is not None else ""
-        for token in (info.bos_id, info.eos_id)
+        texts[token].decode("utf-8", "replace") if token is not None else "" for token in (info.bos_id, info.eos_id)
     )
     return ChatTemplate(info.chat_template, bos, eos)
 

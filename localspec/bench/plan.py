@@ -21,7 +21,7 @@ _FEWEST_KINDS = 2
 _USED = 0.85
 """Share of the budget that is planned: estimates err, and a run must end in time."""
 _CELL_OVERHEAD = 0.1
-_TOO_LITTLE = "nothing more: even the smallest run takes longer than the budget"
+_TOO_LITTLE = "whatever else (even this smallest run takes longer than the budget)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +181,7 @@ def _blocks(prompts: Sequence[Prompt], wishes: Wishes, scope: _Scope, start: int
 def _limited(prompt: Prompt, wishes: Wishes) -> Prompt:
     if wishes.max_tokens is None:
         return prompt
-    return replace(
-        prompt, max_tokens=wishes.max_tokens, expected_tokens=min(prompt.expected_tokens, wishes.max_tokens)
-    )
+    return replace(prompt, max_tokens=wishes.max_tokens, expected_tokens=min(prompt.expected_tokens, wishes.max_tokens))
 
 
 # --- what is left out first ---------------------------------------------------------------------------
@@ -209,9 +207,7 @@ def _fewer_prompts(scope: _Scope) -> _Scope | None:
         return None
     fewer = 2 * ((scope.prompts_per_kind - 1) // 2)
     left = tuple(text for text in scope.left_out if not text.startswith("prompts beyond"))
-    return replace(
-        scope, prompts_per_kind=fewer, left_out=(*left, f"prompts beyond the first {fewer} of each kind")
-    )
+    return replace(scope, prompts_per_kind=fewer, left_out=(*left, f"prompts beyond the first {fewer} of each kind"))
 
 
 def _one_sweep_kind(scope: _Scope) -> _Scope | None:

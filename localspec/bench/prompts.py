@@ -30,9 +30,7 @@ def load_prompts(path: Path | None = None) -> tuple[Prompt, ...]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
         raise UnreadableFile(f"cannot read the prompts in {path}: {one_line(str(error))}") from error
     if not tables:
-        raise InvalidInput(
-            f"{path} has no prompts", "Write [[prompt]] tables, a JSON list, or one prompt a line"
-        )
+        raise InvalidInput(f"{path} has no prompts", "Write [[prompt]] tables, a JSON list, or one prompt a line")
     return _prompts(tables)
 
 

@@ -122,9 +122,7 @@ def wishes_of(asked: Asked, pair: Pair | None) -> Wishes:
     )
 
 
-def new_run(
-    asked: Asked, pair: Pair | None, prompts: tuple[Prompt, ...], speeds: Speeds, name: str
-) -> BenchRun:
+def new_run(asked: Asked, pair: Pair | None, prompts: tuple[Prompt, ...], speeds: Speeds, name: str) -> BenchRun:
     """A run with its plan, nothing measured yet."""
     from localspec.bench.environment import describe
 

@@ -47,9 +47,7 @@ def difference_interval(left: Sequence[float], right: Sequence[float]) -> Interv
     centre, total = fmean(right) - fmean(left), sum(errors)
     if total == 0:
         return Interval(math.exp(centre), math.exp(centre), math.exp(centre))
-    freedom = total**2 / sum(
-        error**2 / (len(side) - 1) for error, side in zip(errors, (left, right), strict=True)
-    )
+    freedom = total**2 / sum(error**2 / (len(side) - 1) for error, side in zip(errors, (left, right), strict=True))
     half = t95(max(1, int(freedom))) * math.sqrt(total)
     return Interval(math.exp(centre), math.exp(centre - half), math.exp(centre + half))
 

@@ -48,14 +48,18 @@ class CatalogEntry:
 
 def installed_pairs() -> list[InstalledPair]:
     """Everything in the store."""
+    from localspec import verdicts
     from localspec.pairs.store import Store
 
     found = []
     for name, lock in Store().names():
         draft = lock.draft.name if lock.draft else "–"
         fits = _fits(lock.size)
+        measured = verdicts.figures([model.paths() for model in lock.models])
         found.append(
-            InstalledPair(name, draft, lock.state_text(), lock.size, lock.verdict or "–", fits, _speedups(lock.profile))
+            InstalledPair(
+                name, draft, lock.state_text(), lock.size, lock.verdict or "–", fits, _speedups(measured)
+            )
         )
     return found
 

@@ -88,15 +88,9 @@ class Minutes(click.ParamType[Any]):
     metavar="FILE",
     help="Your own prompts: TOML, JSON, or one a line.",
 )
-@click.option(
-    "-n", "--max-tokens", type=click.IntRange(2), help="Most tokens an answer (default: each prompt's own)."
-)
-@click.option(
-    "--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the order, and of sampling."
-)
-@click.option(
-    "--cooldown", type=click.FloatRange(0, 3600), default=0.0, help="Seconds of rest before each answer."
-)
+@click.option("-n", "--max-tokens", type=click.IntRange(2), help="Most tokens an answer (default: each prompt's own).")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the order, and of sampling.")
+@click.option("--cooldown", type=click.FloatRange(0, 3600), default=0.0, help="Seconds of rest before each answer.")
 @click.option(
     "--against",
     multiple=True,
@@ -119,22 +113,18 @@ class Minutes(click.ParamType[Any]):
     metavar="FILE",
     help="Write everything, raw samples included.",
 )
-@click.option(
-    "--html", "html_file", type=click.Path(path_type=Path), metavar="FILE", help="Write a page with plots."
-)
+@click.option("--html", "html_file", type=click.Path(path_type=Path), metavar="FILE", help="Write a page with plots.")
 @click.option("--md", "md_file", type=click.Path(path_type=Path), metavar="FILE", help="Write Markdown.")
-@click.option(
-    "--csv", "csv_file", type=click.Path(path_type=Path), metavar="FILE", help="Write one line an answer."
-)
+@click.option("--csv", "csv_file", type=click.Path(path_type=Path), metavar="FILE", help="Write one line an answer.")
 @click.option("--resume", is_flag=True, help="Continue the run in --json FILE, or this pair's last one.")
 @cli_options.option("--quiet", "-q", is_flag=True, help="Only the result and errors.")
 @cli_options.option("--verbose", "-v", is_flag=True, help="More detail, tracebacks included.")
 def bench(words: tuple[str, ...], **values: Any) -> int:
     """Does speculation pay for PAIR on this machine, and for which kind of text?
 
-    Every prompt is answered plain and with guesses, turn about, over several starts of the engine. The answer is a verdict
-    per kind: pays, does not pay, or no measurable gain. It is stored with the pair. `bench compare A.json B.json` shows what
-    got faster or slower between two runs.
+    Every prompt is answered plain and with guesses, turn about, over several starts of the engine. The answer is a
+    verdict per kind: pays, does not pay, or no measurable gain. It is stored with the pair. `bench compare A.json
+    B.json` shows what got faster or slower between two runs.
     """
     if words[:1] == ("compare",):
         return _compare(words[1:], values)
@@ -223,9 +213,7 @@ def _words(text: str | None) -> tuple[str, ...]:
     return tuple(word.strip() for word in (text or "").split(",") if word.strip())
 
 
-def _begun(
-    asked: Asked, pair: Pair | None, values: dict[str, Any], start: Callable[[], Any]
-) -> tuple[Any, BenchRun]:
+def _begun(asked: Asked, pair: Pair | None, values: dict[str, Any], start: Callable[[], Any]) -> tuple[Any, BenchRun]:
     """The first engine, warm, and the plan that its speed allows."""
     import time
 
@@ -314,11 +302,11 @@ def _write_files(run: BenchRun, report: Report, path: Path, values: dict[str, An
 
     storage.save(path, run, report)
     if values["html_file"] is not None:
-        Path(values["html_file"]).write_text(html_report(run, report), "utf-8")
+        values["html_file"].write_text(html_report(run, report), "utf-8")
     if values["md_file"] is not None:
-        Path(values["md_file"]).write_text(markdown_report(run, report), "utf-8")
+        values["md_file"].write_text(markdown_report(run, report), "utf-8")
     if values["csv_file"] is not None:
-        Path(values["csv_file"]).write_text(csv_report(run), "utf-8")
+        values["csv_file"].write_text(csv_report(run), "utf-8")
     if not values["quiet"]:
         print(f"saved: {path}", file=sys.stderr)
 

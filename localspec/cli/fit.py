@@ -181,6 +181,6 @@ def _write_bar(out: TextIO, chosen: FitPlan, place: Place, colour: bool) -> None
         piece = _KINDS.get(part.what, "░") * width
         bar += f"\x1b[{_COLOURS[part.model]}m{piece}\x1b[0m" if colour else piece
     end = "!" if place.over else "·"
-    numbers = f"{size_text(place.used)} of {size_text(place.free)} free"
+    numbers = f"{size_text(place.used)} of {size_text(place.free)} free, {size_text(place.reserve)} left alone"
     about = f" {one_line(place.description, 30)}" if place.description else ""
     print(f"{place.name:8} {bar}{end * (BAR - drawn)} {numbers}{about}", file=out)

@@ -33,9 +33,10 @@ def list_pairs(**values: Any) -> int:
 
 
 def _row(name: str, lock: Any) -> tuple[str, ...]:
+    from localspec import verdicts
     from localspec.cli.transfer_view import size
 
-    speedup = lock.profile.get("speedup")
+    speedup = verdicts.figures([model.paths() for model in lock.models]).get("speedup")
     measured = f"{speedup:.2f}x" if isinstance(speedup, int | float) else "-"
     draft = lock.draft.name if lock.draft else "-"
     return (name, draft, lock.state_text(), size(lock.size), lock.verdict or "-", measured)

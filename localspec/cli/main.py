@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench": ("localspec.cli.bench:bench", "Plain against speculative, by kind of text"),
     "serve": ("localspec.cli.serve:serve", "Serve the pair to other programs over HTTP"),
     "export": ("localspec.cli.export:export", "The same pair in another engine"),
+    "tune": ("localspec.cli.tune:tune", "Measure what drafts cost here, and keep it"),
     "audit": ("localspec.cli.audit:audit", "Is the output really the target's, here?"),
     "demo": ("localspec.cli.demo:demo", "Show the main job on a small model, no hub needed"),
     "pull": ("localspec.cli.pull:pull", "Download a target and its draft, checked before the first gigabyte"),

@@ -211,6 +211,7 @@ def plan_json(plan: PullPlan) -> dict[str, Any]:
 
 def pair_json(lock: PairLock, name: str = "") -> dict[str, Any]:
     """One pair as `list --json` shows it."""
+    from localspec import verdicts
     from localspec.pairs.store import LockedModel
 
     def model(one: LockedModel | None) -> dict[str, Any] | None:
@@ -232,5 +233,5 @@ def pair_json(lock: PairLock, name: str = "") -> dict[str, Any]:
         "draft": model(lock.draft),
         "bytes": lock.size,
         "verdict": lock.verdict or None,
-        "speedup": lock.profile.get("speedup"),
+        "speedup": verdicts.figures([one.paths() for one in lock.models]).get("speedup"),
     }

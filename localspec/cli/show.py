@@ -16,6 +16,7 @@ from localspec.terminal import one_line
 @cli_options.output_options
 def show(pair: str, **values: Any) -> int:
     """Where the files of PAIR are, what the check said, what was measured."""
+    from localspec import verdicts
     from localspec.cli.pull import pair_json
     from localspec.pairs.store import Store
 
@@ -27,7 +28,7 @@ def show(pair: str, **values: Any) -> int:
             "reasons": list(lock.reasons),
             "pulled": lock.pulled,
             "source": lock.source,
-            "profile": dict(lock.profile),
+            "measured": verdicts.as_json(verdicts.of_models([model.paths() for model in lock.models])),
             "lock": str(store.path_of(lock)),
         }
         print(json.dumps({"schema": 1} | pair_json(lock) | details))
@@ -37,6 +38,8 @@ def show(pair: str, **values: Any) -> int:
 
 
 def _lines(lock: Any, path: str) -> list[str]:
+    from localspec import verdicts
+
     rows = [("name", lock.full_name), ("state", lock.state_text())]
     for role, model in zip(("target", "draft"), lock.models, strict=False):
         rows += _model_rows(role, model)
@@ -46,7 +49,8 @@ def _lines(lock: Any, path: str) -> list[str]:
         masked = f", {lock.masked_ids} ids masked" if lock.masked_ids else ""
         rows.append(("check", lock.verdict + masked))
     rows += [("", reason) for reason in lock.reasons]
-    rows += [("measured", f"{key} = {value}") for key, value in lock.profile.items()]
+    known = verdicts.of_models([model.paths() for model in lock.models])
+    rows += [("measured", text) for text in verdicts.describe(known)]
     rows += [("pulled", lock.pulled), ("source", lock.source), ("lock", path)]
     return [f"{label:<9} {one_line(str(text), 300)}".rstrip() for label, text in rows]
 

@@ -100,6 +100,8 @@ class ModelAcceptance:
         self._trend = 0.0
         self.steady = _STEADY
         """Chance that a guess is kept, given all before it were: the average over recent text."""
+        self.longest_kept = 0
+        """Guesses of the longest draft that was kept whole."""
 
     def chance(self, confidence: float, place: int) -> float:
         """Chance that a guess is kept, given that all before it were. `place` counts from 0."""
@@ -118,6 +120,8 @@ class ModelAcceptance:
 
     def observe(self, confidences: Sequence[float], verified: int, accepted: int, before: int) -> None:
         """Learn from one verified draft. `before`: what happened to the round before it."""
+        if accepted == verified:
+            self.longest_kept = max(self.longest_kept, accepted)
         last = 0
         for place in range(min(verified, accepted + 1)):
             kept = place < accepted
@@ -142,6 +146,7 @@ class ModelAcceptance:
             "first": self._first.to_list(),
             "trend": round(self._trend, 4),
             "steady": round(self.steady, 4),
+            "longest_kept": self.longest_kept,
         }
 
     @classmethod
@@ -152,6 +157,7 @@ class ModelAcceptance:
             acceptance._trend, acceptance.steady = float(stored["trend"]), float(stored["steady"])
             if not (abs(acceptance._trend) <= _TREND_RANGE and 0 <= acceptance.steady <= 1):
                 raise ValueError(f"stored trend {stored['trend']} or rate {stored['steady']} out of range")
+            acceptance.longest_kept = max(0, int(stored["longest_kept"]))
             acceptance._kept.load(stored["kept"])
             acceptance._following.load(stored["following"])
             acceptance._first.load(stored["first"])

@@ -97,7 +97,6 @@ class AdaptiveController:
         self._length = length
         self._ordered = drafter != "auto" or length is not None
         self._longest = longest
-        self._trusted = min(longest, _FIRST_TRUST) if acceptance is None else longest
         self._before = NO_DRAFT_BEFORE
         self._forget_text()
         # The round at hand.
@@ -165,7 +164,8 @@ class AdaptiveController:
         if copy_length and copy_gain >= model_gain and (copy_gain > 0.0 or self._ordered):
             return self._on("lookup", copy_length)
         if situation.has_model and self._drafter != "lookup" and (model_gain > 0.0 or self._ordered):
-            return self._on("model", min(situation.budget, self._length or self._trusted))
+            trusted = max(_FIRST_TRUST, 2 * self.acceptance.longest_kept)
+            return self._on("model", min(situation.budget, self._length or min(trusted, self._longest)))
         if self._ordered:
             return Plan("none", 0, "nothing to copy")
         probe = self._probe_length(situation)
@@ -329,8 +329,6 @@ class AdaptiveController:
     def _observe_guesses(self, round_: Round) -> None:
         verified, accepted = round_.verified, round_.accepted
         if round_.drafter == "model" and verified:
-            if accepted >= self._trusted:
-                self._trusted = min(self._longest, 2 * accepted)
             self.acceptance.observe(round_.confidences, verified, accepted, self._before)
         if round_.drafter == "lookup":
             self._trust_copies(verified, accepted)

@@ -11,14 +11,13 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from localspec.engine import commands
+from localspec.engine import child, commands
 from localspec.engine.cancel import CancelFlag, new_shared_flag_file
 from localspec.engine.engine import EngineInfo
 from localspec.engine.inspection import Question
@@ -145,16 +144,13 @@ class EngineClient:
     # --- parts ---------------------------------------------------------------------------------------
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        package_parent = str(Path(__file__).resolve().parents[2])
-        paths = [package_parent, *filter(None, [os.environ.get("PYTHONPATH")])]
         with open(self.log_path, "ab") as log:
             return subprocess.Popen(
-                # -P: the working folder must not be able to shadow a module.
-                [sys.executable, "-P", "-m", "localspec.engine.worker", str(self._flag_file)],
+                child.command("localspec.engine.worker", str(self._flag_file)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUTF8": "1"},
+                env=child.environment(),
             )
 
     def _read(self, stream: Any) -> None:

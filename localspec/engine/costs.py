@@ -9,7 +9,7 @@ costs.plain_seconds(range(900, 950))        # what these 50 tokens would have ta
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from statistics import median, median_low
+from statistics import median_low
 from typing import TYPE_CHECKING, Any
 
 from localspec.engine.pass_times import MAX_ROWS, PassTimes
@@ -26,6 +26,7 @@ CALIBRATED_DRAFT_ROWS = (1, 16)
 _REPEATS = 3
 _LEAST_BUDGET = 2.0  # seconds
 _BUDGET_STEPS = 10  # plain steps
+_DRAFT_SHARE = 0.3  # of the budget, for the draft model
 _HOST_MEMORY = 0.05
 _SWITCH_MEMORY = 0.02
 _SWITCH_DOUBT = 0.02
@@ -148,6 +149,7 @@ def calibrate(
     time_pass: Callable[[int], float],
     time_draft_pass: Callable[[int], float] | None = None,
     budget_seconds: float | None = None,
+    widest: int = MAX_ROWS,
 ) -> Costs:
     """Time a few widths of both models; within `budget_seconds` after one warm-up pass of each.
 
@@ -157,27 +159,38 @@ def calibrate(
     costs = Costs()
     time_pass(1)
     first = time_pass(1)
-    budget = max(_LEAST_BUDGET, _BUDGET_STEPS * first) if budget_seconds is None else budget_seconds
-    spent = first
     costs.target.set(1, first)
+    budget = max(_LEAST_BUDGET, _BUDGET_STEPS * first) if budget_seconds is None else budget_seconds
+    budget -= first
     if time_draft_pass is not None:
-        time_draft_pass(1)
-        for rows in CALIBRATED_DRAFT_ROWS:
-            passes = [time_draft_pass(rows) for _ in range(_REPEATS)]
-            spent += sum(passes)
-            costs.draft.set(rows, median(passes))
+        budget -= calibrate_draft(costs, time_draft_pass, _DRAFT_SHARE * budget)
     times: dict[int, list[float]] = {1: [first]}
     for repeat in range(_REPEATS):
         for rows in CALIBRATED_ROWS:
-            if rows == 1 and repeat == 0:
+            if (rows == 1 and repeat == 0) or rows > widest:
                 continue
-            if spent + costs.target.seconds(rows, 0) > budget:
+            if costs.target.seconds(rows, 0) > budget:
                 continue
             seconds = time_pass(rows)
-            spent += seconds
+            budget -= seconds
             times.setdefault(rows, []).append(seconds)
             costs.target.set(rows, median_low(times[rows]))
     return costs
 
 
-__all__ = ["CALIBRATED_ROWS", "MAX_ROWS", "Costs", "calibrate"]
+def calibrate_draft(
+    costs: Costs, time_draft_pass: Callable[[int], float], budget_seconds: float = _LEAST_BUDGET
+) -> float:
+    """Time the draft model into `costs`, in place of another one's times; returns the seconds spent."""
+    costs.draft = PassTimes()
+    time_draft_pass(1)
+    spent = 0.0
+    times: dict[int, list[float]] = {rows: [] for rows in CALIBRATED_DRAFT_ROWS}
+    for _ in range(_REPEATS):
+        for rows, passes in times.items():
+            if spent and spent + costs.draft.seconds(rows, 0) > budget_seconds:
+                continue
+            passes.append(time_draft_pass(rows))
+            spent += passes[-1]
+            costs.draft.set(rows, median_low(passes))
+    return spent

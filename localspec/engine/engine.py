@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from localspec.engine import inspection
 from localspec.engine.cancel import CancelFlag
-from localspec.engine.controller import Choice, Controller, FixedController
+from localspec.engine.controller import Choice, Controller
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter, common_length
 from localspec.engine.generate import Drafters, Generation, Limits
@@ -26,8 +26,10 @@ from localspec.engine.llama.context import Context, ContextSettings
 from localspec.engine.llama.grammar import LlamaGrammar
 from localspec.engine.llama.weights import Placement, Weights
 from localspec.engine.prefix_cache import WORTH_TOKENS, Kept, PrefixCache
+from localspec.engine.profile import profile_key
 from localspec.engine.records import Event, LoadProgress
 from localspec.engine.settings import (
+    AUTO_DRAFT_LENGTH,
     DEFAULT_CONTEXT,
     GenerationRequest,
     LoadSettings,
@@ -35,9 +37,8 @@ from localspec.engine.settings import (
     SpeculationSettings,
 )
 from localspec.engine.templates import ChatTemplate, encode
+from localspec.engine.tuning import Tuning
 from localspec.errors import EngineError, InvalidInput
-
-DEFAULT_DRAFT_LENGTH = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,11 @@ class Engine:
         self._target_weights = self._weights(settings.target, "target", settings.gpu_layers)
         try:
             self._open_target()
+            self._tuning = Tuning(self._target, min(AUTO_DRAFT_LENGTH, settings.max_draft_length))
             if settings.draft is not None:
                 self.load_draft(settings.draft, settings.masked_ids, settings.shared_rows)
+            else:
+                self._measure()
         except BaseException:
             self.close()
             raise
@@ -161,6 +165,7 @@ class Engine:
             self._held,
             vocabulary.suppressed,
             ends,
+            costs=self._tuning.costs,
             grammar=grammar,
         )
         try:
@@ -168,6 +173,7 @@ class Engine:
         finally:
             self._held = generation.held()
             self._generation = None
+            self._tuning.save()
             if grammar is not None:
                 grammar.close()
 
@@ -218,6 +224,7 @@ class Engine:
         self._draft_context = self._context(weights, tokens, rows=1)
         rows = min(weights.vocabulary.size, self._target.n_vocab, shared_rows or weights.vocabulary.size)
         self._drafter = ModelDrafter(self._draft_context, masked_ids, rows)
+        self._measure()
 
     def unload_draft(self) -> None:
         self._prefixes.clear()  # what is kept belongs to two models
@@ -275,11 +282,17 @@ class Engine:
         return ChatTemplate(source, bos, eos)
 
     def _controller(self, speculation: SpeculationSettings) -> Controller:
-        drafter = self._drafter_named(speculation.drafter)
-        length = DEFAULT_DRAFT_LENGTH if speculation.length is None else speculation.length
-        return FixedController(drafter, length)
+        return self._tuning.controller(self._drafter_named(speculation.drafter), speculation.length)
 
-    def _drafter_named(self, name: str) -> Choice:
+    def _measure(self) -> None:
+        """Take this pair's times from disk, or measure them."""
+        settings, draft = self._settings, self._draft_weights
+        files = (settings.target, draft.path if draft is not None else None)
+        key = profile_key(files, settings, self._threads, _build())
+        token = self._target_weights.vocabulary.bos or 0
+        self._tuning.measure(self._draft_context, token, settings.profiles, key)
+
+    def _drafter_named(self, name: str) -> Choice | Literal["auto"]:
         """What `name` means here. Raises InvalidInput for an order that cannot be obeyed."""
         off = self._speculation_off()
         if name == "none" or (off and name == "auto"):
@@ -290,9 +303,7 @@ class Engine:
             raise InvalidInput(
                 "--drafter model needs a draft model", "Add --draft FILE, or use --drafter lookup"
             )
-        if name == "model" or (name == "auto" and self._drafter is not None):
-            return "model"
-        return "lookup"
+        return "model" if name == "model" else "lookup" if name == "lookup" else "auto"
 
     def _usable_drafters(self, speculation: SpeculationSettings) -> Drafters:
         """Only those that may be used are kept up to date: a prefill of an unused draft model is time

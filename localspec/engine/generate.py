@@ -41,6 +41,9 @@ from localspec.errors import Cancelled, EngineError, InvalidInput
 _PREFILL_STEP = 512
 """Prompt tokens between two progress events."""
 
+_ROWS_WORTH_TIMING = 16
+"""Prompt rows of the draft model that say something about the cost of catching up."""
+
 _OFFER = 16
 """Guesses asked of prompt lookup before the controller decides."""
 
@@ -115,6 +118,7 @@ class Generation:
         self._stream = TextStream(vocabulary.token_bytes, limits.stop)
         self._tokens = list(prompt)
         self._prompt_length = len(prompt)
+        self._held_before = held
         common = min(common_length(held, prompt[:-1]), target.length)
         self._reused = common if target.can_rewind(common) else 0
         self._stats = StatsBuilder(len(prompt), self._reused)
@@ -156,8 +160,7 @@ class Generation:
         for done in range(0, total - 1, _PREFILL_STEP):
             yield PrefillProgress(done, total)
             self._target.extend(fresh[done : min(done + _PREFILL_STEP, total - 1)], 0)
-        for drafter in self._drafters.each():
-            drafter.prepare(self._tokens)
+        self._prepare_drafters()
         before = time.perf_counter()
         logits = self._target.extend(fresh[-1:], 1)
         verified = time.perf_counter()
@@ -168,6 +171,25 @@ class Generation:
         yield self._settle(
             plan, _NO_DRAFT, verification, _Clock(before, before, verified, time.perf_counter())
         )
+
+    def _prepare_drafters(self) -> None:
+        """Drafters read the prompt; the draft model only where its guesses are expected to earn that back."""
+        self._controller.begin(related=2 * self._reused >= len(self._held_before))
+        for drafter in self._drafters.each():
+            if isinstance(drafter, ModelDrafter):
+                self._prepare_model(drafter)
+            else:
+                drafter.prepare(self._tokens)
+
+    def _prepare_model(self, drafter: ModelDrafter) -> None:
+        drafter.drop_unshared(self._tokens)
+        rows, position = drafter.missing(self._tokens) - 1, len(self._tokens)
+        if not self._controller.wants_model(rows, position):
+            return
+        start = time.perf_counter()
+        drafter.prepare(self._tokens)
+        if self._costs is not None and rows >= _ROWS_WORTH_TIMING:
+            self._costs.observe_catch_up(rows, position, time.perf_counter() - start)
 
     def _round(self) -> RoundFinished:
         start = time.perf_counter()
@@ -293,7 +315,11 @@ class Generation:
         """Guess with these from now on; those that were left out so far catch up with the text."""
         known = self._drafters.each()
         for drafter in drafters.each():
-            if drafter not in known:
+            if drafter in known:
+                continue
+            if isinstance(drafter, ModelDrafter):
+                drafter.drop_unshared(self._tokens)
+            else:
                 drafter.prepare(self._tokens)
         self._drafters = drafters
 

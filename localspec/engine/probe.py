@@ -6,12 +6,12 @@ import importlib.util
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from localspec.engine import child
 from localspec.errors import EngineDied, EngineError
 
 HINT = "Type: localspec doctor"
@@ -122,9 +122,11 @@ def _devices(answer: list[dict[str, Any]]) -> tuple[DeviceFacts, ...]:
 
 
 def _ask(request: dict[str, Any]) -> dict[str, Any]:
-    command = [sys.executable, "-m", "localspec.engine.llama.probe", json.dumps(request)]
+    command = child.command("localspec.engine.llama.probe", json.dumps(request))
     try:
-        done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, capture_output=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL, env=child.environment()
+        )
     except subprocess.TimeoutExpired:
         raise EngineDied(f"libllama did not answer within {TIMEOUT:.0f} s", HINT) from None
     if done.returncode != 0:

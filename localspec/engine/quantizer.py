@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from localspec.engine import child
 from localspec.engine.probe import ending
 from localspec.errors import EngineError
 
@@ -35,21 +35,22 @@ def _run(
     source: Path, out: Path, to: str, threads: int, dry_run: bool, on_progress: Callable[[float], None]
 ) -> dict[str, Any]:
     request = {"source": str(source), "out": str(out), "type": to, "threads": threads, "dry_run": dry_run}
-    command = [sys.executable, "-m", "localspec.engine.llama.quantize", json.dumps(request)]
+    command = child.command("localspec.engine.llama.quantize", json.dumps(request))
     answer: dict[str, Any] = {}
+    pipe = subprocess.PIPE
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as child:
-        assert child.stdout is not None
+        command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=child.environment()
+    ) as process:
+        assert process.stdout is not None
         try:
-            for line in child.stdout:
+            for line in process.stdout:
                 answer = json.loads(line)
                 if "done" in answer:
                     on_progress(answer["done"] / answer["of"])
         except BaseException:
-            child.kill()  # nothing else stops it
+            process.kill()  # nothing else stops it
             raise
     if not answer.get("finished"):
-        words = "; ".join(answer.get("last_lines", [])) or ending(child.returncode)
+        words = "; ".join(answer.get("last_lines", [])) or ending(process.returncode)
         raise EngineError(f"libllama could not quantize {source.name} to {to}: {words}", "Try another type")
     return answer

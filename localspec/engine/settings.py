@@ -51,6 +51,8 @@ class LoadSettings:
     """Ids that mean something else in the draft than in the target: never proposed."""
     shared_rows: int | None = None
     """Ids at and above this number are not shared; None = the smaller vocabulary's size."""
+    profiles: Path | None = None
+    """Folder where measured times are kept from run to run; None = they are measured anew."""
 
     def __post_init__(self) -> None:
         _require(

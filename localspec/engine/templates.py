@@ -91,6 +91,8 @@ class ChatTemplate:
                 for m in messages
             ],
             "add_generation_prompt": generate,
+            "tools": None,  # as in Transformers, where templates test for none
+            "documents": None,
             **{name: _from_outside(value) for name, value in arguments.items()},
             **self._tokens,
         }

@@ -454,4 +454,4 @@ def _work(info: ModelInfo) -> int:
 
 
 def _a(noun: str) -> str:
-    return f"an {noun}" if noun[0] in "aeiouAEIOUM" and not noun.startswith("un") else f"a {noun}"
+    return f"an {noun}" if noun[0] in "aeioAEIO" or noun.startswith("MTP") else f"a {noun}"

@@ -160,14 +160,14 @@ class _Planner:
         return Placement(sum(by_device), whole, tuple(by_device))
 
     def _place_target(self, model: _Model, left: list[int], partial: bool) -> Placement:
-        """As many layers as fit, from the output downwards, device after device."""
+        """As many layers as fit, from the output downwards; libllama gives the last ones to the last device."""
         whole = len(model.units)
         wanted = self.wish.gpu_layers
         ordered = whole if wanted is not None and wanted < 0 else wanted
         count = whole if ordered is None else min(ordered, whole)
         by_device = [0] * len(left)
         placed = 0
-        for i in sorted(range(len(left)), key=lambda i: -left[i]):
+        for i in reversed(range(len(left))):
             while placed < count and model.on_device(by_device[i] + 1, placed - by_device[i]) <= left[i]:
                 by_device[i] += 1
                 placed += 1
@@ -230,7 +230,7 @@ class _Model:
         """The parts of this model under a placement."""
         found: list[Part] = []
         first = 0
-        for i in sorted(range(len(placed.by_device)), key=lambda i: -placed.by_device[i]):
+        for i in reversed(range(len(placed.by_device))):
             count = placed.by_device[i]
             if count:
                 found += self._device_parts(devices[i].name, first, count)

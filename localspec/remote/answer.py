@@ -31,6 +31,7 @@ Counters = dict[str, float]
 """`drafts`, `draft_tokens`, `accepted_tokens` of a server since it started; empty where it offers none."""
 
 UNKNOWN_ID = -1
+"""Of a token whose id the server does not tell."""
 _READ = re.compile(r"(\d{1,9}) of (\d{1,9}) prompt tokens read")
 _REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
 
@@ -71,7 +72,8 @@ class AnswerReader:
     def finish(self, cancelled: bool) -> Finished:
         """The end, whether the server said one or was hung up on."""
         reason = "cancelled" if cancelled or self._reason is None else self._reason
-        return Finished(reason, "".join(self._text), tuple(self._ids), self._statistics())
+        known = tuple(token for token in self._ids if token != UNKNOWN_ID)
+        return Finished(reason, "".join(self._text), known, self._statistics())
 
     def _chunk(self, chunk: dict[str, Any]) -> Iterator[Event]:
         for name, place in (("usage", "_usage"), ("timings", "_timings"), ("speculative", "_stats")):
@@ -157,7 +159,8 @@ class AnswerReader:
         details = self._usage.get("prompt_tokens_details")
         reused = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
         emitted = _count(self._usage.get("completion_tokens")) or made.emitted
-        made = replace(made, prompt_tokens=prompt, reused_tokens=reused, emitted=emitted)
+        read = (prompt - reused) / made.ttft_seconds if made.ttft_seconds and prompt > reused else None
+        made = replace(made, prompt_tokens=prompt, reused_tokens=reused, emitted=emitted, prompt_tokens_per_second=read)
         if self._stats is not None:
             return _merged(made, self._stats)
         drafted, accepted = self._totals()

@@ -73,7 +73,7 @@ class Application:
             if log.status is None:
                 await _problem(from_error(RuntimeError()))(scope, receive, log.send)
         finally:
-            self._host.statistics.request(self._label(request.url.path), log.status or 499)
+            self._host.statistics.request(self._label(request.scope["path"]), log.status or 499)
             if self._options.access_log:
                 log.write()
 
@@ -87,7 +87,7 @@ class Application:
             cors = _cors(headers)
             if request.method == "OPTIONS" and "origin" in headers:
                 return Response(status_code=204, headers=cors)
-            if request.url.path != "/health":
+            if request.scope["path"] != "/health":
                 gate.check_key(rules, headers.get("authorization"))
             response = await self._route(request)(request)
         except Problem as problem:
@@ -96,7 +96,7 @@ class Application:
         return response
 
     def _route(self, request: Request) -> Callable[[Request], Awaitable[Response]]:
-        path, method = request.url.path, request.method
+        path, method = request.scope["path"], request.method
         if path.startswith("/v1/models/") and method == "GET":
             return self._model
         route = self._routes.get(("GET" if method == "HEAD" else method, path))
@@ -125,7 +125,7 @@ class Application:
         return JSONResponse({"object": "list", "data": [self._model_object()]})
 
     async def _model(self, request: Request) -> Response:
-        name = request.url.path.removeprefix("/v1/models/")
+        name = request.scope["path"].removeprefix("/v1/models/")
         if name != self._host.name:
             raise Problem(404, f"the loaded pair is {self._host.name}", param="model", code="model_not_found")
         return JSONResponse(self._model_object())
@@ -211,7 +211,7 @@ class AccessLog:
 
     def write(self) -> None:
         seconds = time.perf_counter() - self._start
-        path = one_line(self._request.url.path, 120)
+        path = one_line(self._request.scope["path"], 120)
         print(
             f"{self._client} {self._request.method} {path} {self.status or 499} {seconds:.3f}s",
             file=sys.stderr,

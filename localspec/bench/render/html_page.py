@@ -48,9 +48,10 @@ def html_report(run: BenchRun, report: Report) -> str:
 def _top(run: BenchRun, report: Report) -> Iterator[str]:
     yield f'<p class="pair">{_text(run.pair)}</p><h1>{_text(report.headline)}</h1>'
     yield (
-        '<p class="lead">A small draft guesses the next words, the big model checks several guesses in one pass. '
-        "The text stays the big model's; only its speed changes. Every kind of text was answered with and without "
-        "guesses, turn about, on this machine.</p>"
+        '<p class="lead">A small draft guesses the next words, the big model checks several guesses in one pass '
+        "and keeps those it agrees with. Every kind of text was answered with and without guesses, turn about, on "
+        "this machine. This page is about speed; whether the text is the same here, <code>localspec audit</code> "
+        "tells.</p>"
     )
     pooled = pooled_row(report.rows)
     cards = []
@@ -95,15 +96,13 @@ def _table_row(report: Report, row: Row) -> str:
         f'<span class="verdict {kind}">{row.verdict or "-"}</span>' + (" *" if blocked else ""),
     )
     return (
-        f'<tr class="{"pool" if row.kind == "all kinds" else ""}">'
-        + "".join(f"<td>{c}</td>" for c in cells)
-        + "</tr>"
+        f'<tr class="{"pool" if row.kind == "all kinds" else ""}">' + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
     )
 
 
 def _doubts(run: BenchRun, report: Report) -> Iterator[str]:
     lines = [*figures.flag_lines(report), *report.notes]
-    if report.drift is not None:
+    if report.drift is not None and not any("drifted" in line for line in lines):
         sure = "" if report.drift.certain else " (within its noise)"
         lines.append(f"The plain arm drifted by {report.drift.per_start:+.1%} within a start{sure}.")
     if run.plan.left_out:
@@ -125,7 +124,7 @@ def _time_parts(report: Report) -> Iterator[str]:
     pooled = pooled_row(report.rows)
     if pooled is None or not pooled.parts:
         return
-    yield "<section><h2>Where does the time go?</h2><p>Share of the decode time with guesses on, all kinds together.</p>"
+    yield "<section><h2>Where does the time go?</h2><p>Share of the decode time with guesses on, all kinds.</p>"
     yield '<div class="split">' + "".join(
         f'<span class="s{i}" style="flex-grow:{share:.4f}" title="{name} {share:.1%}"></span>'
         for i, (name, share) in enumerate(pooled.parts.items())
@@ -147,8 +146,8 @@ def _machine(run: BenchRun) -> Iterator[str]:
         yield f"<tr><th>{_text(name)}</th><td>{_text(value)}</td></tr>"
     yield "</tbody></table>"
     yield (
-        '<p class="small">Method: the arms take turns on the same prompts within one engine process, in mirrored order; '
-        "each process start gives one ratio, and the interval is Student's t over the starts. Speeds are decode speeds: "
+        '<p class="small">Method: the arms take turns on the same prompts in one engine process, in mirrored order; '
+        "each process start gives one ratio, and the interval is Student's t over them. Speeds are decode speeds: "
         "tokens after the first, by the clock, divided by the time after the first.</p>"
     )
 

@@ -9,6 +9,9 @@ from localspec.bench.records import PLAIN, POOLED, BenchRun, Report
 from localspec.bench.render import figures
 from localspec.bench.render.svg import SERIES_COLOURS, Axis, Plot, legend
 
+_SWEEP = 3
+"""First colour of plots in which green and red would seem to judge."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -69,14 +72,14 @@ def sweep(run: BenchRun, report: Report) -> Figure | None:
     plot = Plot("speedup by draft length", x, y)
     plot.rule_y(1.0, "plain")
     for series, (kind, points) in enumerate(by_kind.items()):
-        plot.line([(length, value.value) for length, value in points], series, kind)
+        plot.line([(length, value.value) for length, value in points], _SWEEP + series, kind)
         for length, value in points:
             if value.low is not None and value.high is not None:
-                plot.upright(max(value.low, y.low), min(value.high, y.high), length, series)
+                plot.upright(max(value.low, y.low), min(value.high, y.high), length, _SWEEP + series)
     knees = ", ".join(f"K {knee} for {kind}" for kind, knee in report.knee.items() if kind in by_kind)
     words = "With a fixed draft length: more guesses a round help until the later ones are mostly wrong or the wider "
     words += f"pass costs too much. Shortest length within 2 % of the best: {knees}."
-    return Figure("How long should a draft be?", words, plot.svg() + legend(tuple(by_kind)))
+    return Figure("How long should a draft be?", words, plot.svg() + legend(tuple(by_kind), _SWEEP))
 
 
 def verify_curve(report: Report) -> Figure | None:
@@ -98,17 +101,13 @@ def verify_curve(report: Report) -> Figure | None:
         words += f" One guess of the draft model takes {figures.milliseconds(report.draft_step_seconds)}."
     names = ("one pass", "", "one by one")
     key = '<p class="legend">' + "".join(
-        f'<span class="key s{i}">{name}</span>'
-        for i, name in enumerate(names)
-        if name and (i == 0 or one is not None)
+        f'<span class="key s{i}">{name}</span>' for i, name in enumerate(names) if name and (i == 0 or one is not None)
     )
     return Figure("What does checking cost?", words, plot.svg() + key + "</p>")
 
 
 def by_position(report: Report) -> Figure | None:
-    rows = [
-        row for row in main_rows(report.rows) if row.kind != POOLED and len(row.accepted_per_position) > 1
-    ]
+    rows = [row for row in main_rows(report.rows) if row.kind != POOLED and len(row.accepted_per_position) > 1]
     rows = rows[:SERIES_COLOURS]
     if not rows:
         return None
@@ -116,11 +115,11 @@ def by_position(report: Report) -> Figure | None:
     x = Axis("place of the guess in its draft", 0.5, longest + 0.5, range(1, longest + 1))
     y = Axis("share accepted", 0, 1, (0, 0.25, 0.5, 0.75, 1), lambda v: f"{v:.0%}")
     plot = Plot("acceptance by position", x, y)
-    for series, row in enumerate(rows):
+    for series, row in enumerate(rows, _SWEEP):
         shares = list(enumerate(row.accepted_per_position[:longest], 1))
         plot.line([(float(place), share) for place, share in shares if share is not None], series, row.kind)
     words = "Of the guesses that were checked at this place of a draft, the share that the big model kept."
-    return Figure("How good are the guesses?", words, plot.svg() + legend([row.kind for row in rows]))
+    return Figure("How good are the guesses?", words, plot.svg() + legend([row.kind for row in rows], _SWEEP))
 
 
 def over_time(run: BenchRun) -> Figure | None:
@@ -137,9 +136,11 @@ def over_time(run: BenchRun) -> Figure | None:
     for at, rate, sample in points:
         starts.setdefault(sample.cell.start, at)
         tip = f"{sample.cell.arm}, {sample.cell.prompt}: {rate:.1f} tokens/s"
-        plot.point(at, rate, arms.index(sample.cell.arm), tip)
+        plot.point(at, rate, _SWEEP + arms.index(sample.cell.arm), tip)
     for start, at in starts.items():
         plot.rule_x(at, f"start {start + 1}")
-    words = f"Every dot is one answer. The dots of `{PLAIN}` should lie on a level line: where they sink, the machine got "
+    words = (
+        f"Every dot is one answer. The dots of `{PLAIN}` should lie on a level line: where they sink, the machine got "
+    )
     words += "slower while it was measured (heat, other programs)."
-    return Figure("Did the machine stay the same?", words.replace("`", ""), plot.svg() + legend(arms))
+    return Figure("Did the machine stay the same?", words.replace("`", ""), plot.svg() + legend(arms, _SWEEP))

@@ -1,4 +1,4 @@
-"""Plots as inline SVG: a frame with axes, and the few marks that the report needs. Colours come from the page's style."""
+"""Plots as inline SVG: a frame with axes, and the few marks that the report needs. The page's style colours them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Axis:
         low, high = (min(values), max(values)) if values else (0.0, 1.0)
         low = min(low, 0.0) if zero else low
         margin = (high - low or abs(high) or 1.0) * 0.06
-        ticks = round_ticks(low if zero else low - margin, high + margin)
+        least = low - margin if low < 0 else max(0.0, low - margin)
+        ticks = round_ticks(low if zero else least, high + margin)
         return cls(label, min(ticks[0], low), max(ticks[-1], high), ticks, write)
 
 
@@ -92,7 +93,9 @@ class Plot:
         """A vertical reference line."""
         at = self.at_x(x)
         self.marks.append(_line("rule", at, _TOP, at, self.height - _BOTTOM))
-        self.marks.append(f'<text class="rule-label" x="{at + 4:.1f}" y="{_TOP + 9}">{escape(label)}</text>')
+        late = at > self.width - _RIGHT - 60
+        place = f'class="rule-label{" end" if late else ""}" x="{at - 4 if late else at + 4:.1f}"'
+        self.marks.append(f'<text {place} y="{_TOP + 9}">{escape(label)}</text>')
 
     def rule_y(self, y: float, label: str) -> None:
         """A horizontal reference line."""
@@ -125,13 +128,9 @@ class Plot:
         for tick in self.x.ticks:
             at = self.at_x(tick)
             parts.append(_line("grid", at, _TOP, at, bottom))
-            parts.append(
-                f'<text class="tick mid" x="{at:.1f}" y="{bottom + 15}">{escape(self.x.write(tick))}</text>'
-            )
+            parts.append(f'<text class="tick mid" x="{at:.1f}" y="{bottom + 15}">{escape(self.x.write(tick))}</text>')
         middle = (self.left + self.width - _RIGHT) / 2
-        parts.append(
-            f'<text class="label mid" x="{middle:.0f}" y="{self.height - 8}">{escape(self.x.label)}</text>'
-        )
+        parts.append(f'<text class="label mid" x="{middle:.0f}" y="{self.height - 8}">{escape(self.x.label)}</text>')
         return parts
 
     def _y_axis(self) -> list[str]:
@@ -161,9 +160,9 @@ def round_ticks(low: float, high: float, count: int = 6) -> list[float]:
     return [round(step * index, 10) for index in range(first, last + 1)]
 
 
-def legend(names: Sequence[str]) -> str:
-    """Names in the colours of their series."""
-    items = "".join(f'<span class="key {_class(i)}">{escape(name)}</span>' for i, name in enumerate(names))
+def legend(names: Sequence[str], first: int = 0) -> str:
+    """Names in the colours of their series, the first of which is `first`."""
+    items = "".join(f'<span class="key {_class(i)}">{escape(name)}</span>' for i, name in enumerate(names, first))
     return f'<p class="legend">{items}</p>'
 
 

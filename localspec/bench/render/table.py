@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from localspec.bench.records import BenchRun, Report
 from localspec.bench.render import figures
-from localspec.terminal import one_line
+from localspec.terminal import one_line, visible
 
 COLUMNS = (
     "kind of text", "plain tokens/s", "tokens/s", "speedup", "95 % interval", "acceptance", "tokens/pass", "verdict",
@@ -18,8 +18,8 @@ def text_report(run: BenchRun, report: Report) -> str:
     lines = [one_line(report.headline), ""]
     for group in figures.groups(report):
         lines += [figures.conditions(group), *aligned([COLUMNS, *_cells(report, group)]), ""]
-    lines += [*_details(run, report)]
-    return "\n".join(one_line(line, 300) if line.strip() else "" for line in lines).rstrip() + "\n"
+    lines += [one_line(line, 300) for line in _details(run, report)]
+    return visible("\n".join(lines).rstrip()) + "\n"
 
 
 def markdown_report(run: BenchRun, report: Report) -> str:
@@ -73,9 +73,7 @@ def _details(run: BenchRun, report: Report) -> list[str]:
         lines.append(f"draft lengths, {kind}: {steps}" + (f"; K {knee} is enough" if knee else ""))
     curve = [point for point in report.curve if point.rows in (1, 2, 3, 4, 5, 9, 17)]
     if len(curve) > 1:
-        lines.append(
-            "a target pass: " + ", ".join(f"{p.rows} rows {figures.milliseconds(p.seconds)}" for p in curve)
-        )
+        lines.append("a target pass: " + ", ".join(f"{p.rows} rows {figures.milliseconds(p.seconds)}" for p in curve))
     if report.draft_step_seconds is not None:
         lines.append(f"a draft step: {figures.milliseconds(report.draft_step_seconds)}")
     if report.drift is not None:

@@ -57,12 +57,17 @@ class ModelDrafter:
 
     def prepare(self, tokens: Sequence[int]) -> None:
         """Prefill all of `tokens` but the last, which the first draft decodes."""
-        common = common_length(self._held, tokens[:-1])
-        if common < self._model.length:
-            self._rewind(common if self._model.can_rewind(common) else 0)
+        self.drop_unshared(tokens)
         fresh = tokens[self._model.length : min(len(tokens) - 1, self._model.capacity)]
         if fresh:
             self._extend(fresh, 0)
+        self._agreed = self._model.length
+
+    def drop_unshared(self, tokens: Sequence[int]) -> None:
+        """A new sequence: keep what it shares with the last one, and read nothing yet."""
+        common = common_length(self._held, tokens[:-1])
+        if common < self._model.length:
+            self._rewind(common if self._model.can_rewind(common) else 0)
         self._agreed = self._model.length
 
     def forget(self) -> None:

@@ -1,0 +1,89 @@
+"""`localspec tune`: measure what passes and drafts cost here, and keep it with the pair."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from localspec.cli import options as cli_options
+from localspec.cli.bench import Minutes
+
+if TYPE_CHECKING:
+    from localspec.bench.records import BenchRun, Report
+    from localspec.bench.setup import Pair
+
+_LENGTHS = (1, 2, 3, 4, 6, 8)
+_BUDGET = 180.0
+
+
+@click.command(short_help="Measure what drafts cost here, and keep it")
+@click.argument("pair")
+@cli_options.pair_options
+@click.option("--budget", type=Minutes(), default="3m", show_default=True, help="Time to use.")
+@cli_options.output_options
+def tune(pair: str, **values: Any) -> int:
+    """Measure PAIR's passes by width, its draft's steps, and a few draft lengths; store the profile with the pair.
+
+    One engine start, two kinds of text: enough to know the costs, not for a verdict. That is what `bench` is for.
+    """
+    from localspec import verdicts
+    from localspec.bench.environment import device_lines
+    from localspec.bench.outcome import profile_record
+
+    found, run, report = _measured(pair, values)
+    record = profile_record(report)
+    device = verdicts.device_name(found.settings.gpu_layers, device_lines())
+    path = verdicts.store(found.files.target, found.files.draft, device, profile=record)
+    if values["as_json"]:
+        print(json.dumps({"schema": 1, "kind": "localspec tune", "pair": run.pair, "device": device, **record}))
+    else:
+        print(_text(run, report), end="")
+    if not values["quiet"]:
+        print(f"saved: {path}", file=sys.stderr)
+    return 0
+
+
+def _measured(pair: str, values: dict[str, Any]) -> tuple[Pair, BenchRun, Report]:
+    from localspec.bench.analysis import analyse
+    from localspec.bench.prompts import load_prompts
+    from localspec.bench.runner import Clock, execute
+    from localspec.bench.setup import Asked, find_pair, new_run, starter
+
+    load = cli_options.load_options(values | {"no_draft": False, "drafter": "auto", "draft_length": None})
+    asked = Asked(
+        pair, load, lengths=_LENGTHS, kinds=("code", "chat"), starts=1, quick=True,
+        budget=values["budget"] or _BUDGET,
+    )  # fmt: skip
+    found = find_pair(asked)
+    assert found is not None
+    began = time.perf_counter()
+    start = starter(asked, found)
+    engine = start()
+    try:
+        speeds = replace(engine.warm_up(), elapsed=time.perf_counter() - began)
+        run = new_run(asked, found, load_prompts(), speeds, found.files.name)
+    except BaseException:
+        engine.close()
+        raise
+    run = execute(run, start, Clock(), engine)
+    return found, run, analyse(run)
+
+
+def _text(run: BenchRun, report: Report) -> str:
+    from localspec.bench.records import POOLED
+    from localspec.bench.render import figures
+
+    lines = [f"a target pass of {p.rows} rows: {figures.milliseconds(p.seconds)}" for p in report.curve]
+    if report.draft_step_seconds is not None:
+        lines.append(f"a draft step: {figures.milliseconds(report.draft_step_seconds)}")
+    points = figures.sweep_points(report, run)
+    for kind, found in points.items():
+        if kind != POOLED or len(points) == 1:
+            steps = " ".join(f"K{length} {figures.speedup(value)}" for length, value in found)
+            lines.append(f"{kind}: {steps} of plain; K {report.knee[kind]} is enough")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,271 @@
+"""The audit passes a sound engine, calls near-ties what they are, and catches and names every sabotage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from localspec.audit.records import AuditResult
+from localspec.audit.report import fork_line, headline, result_json, summary, text_report
+from localspec.audit.run import Audit
+from localspec.audit.subject import Subject
+from localspec.engine.drafters.model import ModelDrafter
+from localspec.engine.llama.context import Context
+from localspec.engine.records import Draft
+from localspec.engine.sampling import Distribution
+from localspec.engine.verify import Verification
+from tests.audit_fakes import FakePair
+from tests.bigram import BigramPair
+from tests.engine_tools import open_engine
+
+
+def audited(pair: Any, *, quick: bool = True) -> AuditResult:
+    return Audit(Subject(pair), has_draft=True, raw=True, quick=quick).run()
+
+
+def named(result: AuditResult) -> set[str]:
+    """The checks that found something no rounding explains."""
+    return {fault.check for fault in result.faults} | {fork.check for fork in result.forks if fork.kind == "bug"}
+
+
+def test_a_sound_engine_passes_token_for_token() -> None:
+    result = audited(FakePair(), quick=False)
+    assert (result.passed, result.bugs, result.near_ties, result.complete) == (True, 0, 0, True)
+    assert result.noise.largest == 0
+    assert headline(result) == "The output is the target's own here, token for token."
+    assert {check.name for check in result.checks} == {
+        "plain twice", "rewind", "distribution", "greedy", "penalties", "stops", "coupled", "seeds",
+    }  # fmt: skip
+    assert all(check.equal == check.compared > 0 for check in result.checks)
+    assert result.tokens > 2000
+
+
+def test_rounding_is_reported_as_near_ties() -> None:
+    found = [audited(FakePair(rounding=0.4, target_seed=seed), quick=False) for seed in range(1, 4)]
+    assert [result.bugs for result in found] == [0, 0, 0], [text_report(result, {}) for result in found]
+    assert sum(result.near_ties for result in found) > 0
+    fork = next(fork for result in found for fork in result.forks)
+    assert fork.gap_single is not None and abs(fork.gap_single) <= fork.tolerance
+    assert fork.width > 1 and 0 < fork.moved <= 0.4 * 1.001
+    assert fork_line(fork).startswith(f"near-tie {fork.check}: ")
+    assert "near-tie" in headline(max(found, key=lambda result: result.near_ties))
+
+
+def test_a_rewind_that_is_off_by_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = FakePair()
+
+    def rewind(length: int) -> None:
+        kept = pair.target.tokens
+        # One rejected token stays where the last kept one was.
+        stale = kept[length] if length < len(kept) and length else None
+        del kept[length:]
+        if stale is not None:
+            kept[-1] = stale
+
+    monkeypatch.setattr(pair.target, "rewind", rewind)
+    result = audited(pair)
+    assert not result.passed
+    assert {"rewind", "greedy", "coupled"} <= named(result)
+    assert any("the target's logits differ" in fault.what for fault in result.faults)
+
+
+def test_a_draft_cache_that_is_not_rewound_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only speed suffers from it, and still it is found."""
+    pair = FakePair()
+
+    def rewind(length: int) -> None:
+        stale = pair.draft.tokens[length : length + 1]
+        del pair.draft.tokens[length:]
+        if stale and length:
+            pair.draft.tokens[-1] = stale[0]
+
+    monkeypatch.setattr(pair.draft, "rewind", rewind)
+    result = audited(pair)
+    assert "rewind" in named(result) and "greedy" not in named(result)
+    assert any("the draft's logits differ" in fault.what for fault in result.faults)
+
+
+def test_a_residual_that_is_not_normalised_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(self: Distribution, other: Distribution) -> Distribution:
+        left = np.maximum(self.probs - other.probabilities(self.ids), 0.0)
+        return Distribution(self.ids[left > 0], left[left > 0]) if left.any() else self
+
+    monkeypatch.setattr(Distribution, "without", without)
+    result = audited(FakePair())
+    assert "residual" in named(result)
+    assert any("not normalised" in fault.what for fault in result.faults)
+
+
+def test_a_residual_that_forgets_q_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Distribution, "without", lambda self, other: self)
+    result = audited(FakePair())
+    assert "residual" in named(result)
+    assert any("away from the target's distribution" in fault.what for fault in result.faults)
+
+
+def test_accepting_too_easily_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps a guess with p instead of p / q where that is allowed: plausible text, wrong distribution."""
+    from localspec.engine import verify as module
+
+    def keep(p: Distribution, q: Distribution, guess: int, chance: Any) -> bool:
+        return bool(p.probability(guess) > 0 and chance.uniform() < 0.2 + p.probability(guess) / q.probability(guess))
+
+    monkeypatch.setattr(module, "_keep", keep)
+    assert "residual" in named(audited(FakePair()))
+
+
+def test_a_stale_q_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = ModelDrafter.propose
+
+    def propose(self: ModelDrafter, *arguments: Any) -> Draft:
+        draft = honest(self, *arguments)
+        if draft.rows is None or len(draft.rows) < 2:
+            return draft
+        return replace(draft, rows=(draft.rows[0], *draft.rows[:-1]))
+
+    monkeypatch.setattr(ModelDrafter, "propose", propose)
+    result = audited(FakePair())
+    assert "draft distribution" in named(result)
+    assert any("q is stale or shifted" in fault.what for fault in result.faults)
+
+
+def test_a_guess_that_was_not_sampled_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The likeliest token instead of a sample, judged as if it were one."""
+    from localspec.engine.noise import Rejection
+
+    audit_owned = Rejection.choose
+
+    def propose(self: ModelDrafter, *arguments: Any) -> Draft:
+        monkeypatch.setattr(Rejection, "choose", lambda self, distribution, position: distribution.top)
+        try:
+            return honest(self, *arguments)
+        finally:
+            monkeypatch.setattr(Rejection, "choose", audit_owned)
+
+    honest = ModelDrafter.propose
+    monkeypatch.setattr(ModelDrafter, "propose", propose)
+    result = audited(FakePair())
+    assert any("was not sampled" in fault.what for fault in result.faults)
+
+
+def test_the_wrong_row_for_the_bonus_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from localspec.audit import algebra
+    from localspec.engine import generate
+    from localspec.engine.verify import verify
+
+    def late(draft: Draft, target_row: Any, chance: Any, position: int) -> Verification:
+        last = len(draft.ids)
+        return verify(draft, lambda i: target_row(max(0, i - 1) if i == last else i), chance, position)
+
+    monkeypatch.setattr(generate, "verify", late)
+    monkeypatch.setattr(algebra, "verify", late)
+    result = audited(FakePair())
+    assert {"row order", "greedy"} <= named(result)
+
+
+def test_penalties_counted_once_per_round_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from localspec.engine.generate import Generation
+
+    honest = Generation._rows
+
+    def rows(self: Generation, logits: Any, draft: Draft) -> Any:
+        def row(index: int) -> Distribution:
+            return self._sampler.distribution(logits[index], self._tokens)
+
+        return row if draft.ids else honest(self, logits, draft)
+
+    monkeypatch.setattr(Generation, "_rows", rows)
+    result = audited(FakePair(), quick=False)
+    assert "penalties" in named(result)
+
+
+def test_an_engine_that_fails_is_a_finding_and_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    from localspec.errors import EngineError
+
+    pair = FakePair()
+    honest = pair.generate
+
+    def generate(request: Any) -> Any:
+        if request.speculation.drafter == "lookup":
+            raise EngineError("libllama could not decode 7 tokens")
+        return honest(request)
+
+    monkeypatch.setattr(pair, "generate", generate)
+    result = audited(pair)
+    assert any("the engine failed: libllama could not decode" in fault.what for fault in result.faults)
+    assert result.complete and not result.passed
+    assert any(check.name == "greedy" and check.equal for check in result.checks)
+
+
+def test_an_engine_that_dies_ends_it_with_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from localspec.errors import EngineDied
+
+    pair = FakePair()
+    honest = pair.generate
+
+    def generate(request: Any) -> Any:
+        if request.speculation.drafter == "model":
+            raise EngineDied("the engine's process ended (SIGABRT)")
+        return honest(request)
+
+    monkeypatch.setattr(pair, "generate", generate)
+    result = audited(pair)
+    assert (result.complete, result.passed) == (False, False)
+    assert headline(result).startswith("Not finished")
+
+
+def test_the_report_names_every_finding_and_goes_to_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    import json
+
+    monkeypatch.setattr(Distribution, "without", lambda self, other: self)
+    result = audited(FakePair())
+    text = text_report(result, {"build": "llama-cpp-python 1", "device": "a CPU"})
+    assert "BUG residual: row 1:" in text and "llama-cpp-python 1, a CPU" in text
+    stored = json.loads(json.dumps(result_json(result, {"target": "t.gguf"}), allow_nan=False))
+    assert (stored["schema"], stored["passed"], stored["bugs"]) == (1, False, result.bugs)
+    assert stored["faults"][0]["check"] == "residual"
+    assert summary(result)["passed"] is False
+
+
+class TestRealLibrary:
+    """The same on libllama with files whose distributions are known."""
+
+    @pytest.fixture
+    def pair(self, bigram: BigramPair) -> Any:
+        engine = open_engine(bigram.target, bigram.draft, context=512)
+        yield engine
+        engine.close()
+
+    def test_passes(self, pair: Any) -> None:
+        result = audited(pair)
+        assert result.passed, text_report(result, {})
+        assert result.noise.largest < 1e-3
+
+    def test_a_rewind_that_is_off_by_one_is_caught(self, pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        honest = Context.rewind
+
+        def rewind(self: Context, length: int) -> None:
+            wanted = length + 1 if 0 < length < self.length - 1 else length
+            honest(self, wanted)
+            self.length = length
+
+        monkeypatch.setattr(Context, "rewind", rewind)
+        result = audited(pair)
+        assert not result.passed
+        assert {"rewind", "greedy"} <= named(result)
+        assert any("the engine failed" in fault.what for fault in result.faults)
+
+
+@pytest.mark.model
+@pytest.mark.long
+def test_a_real_pair_passes(real_pair: tuple[Path, Path]) -> None:
+    engine = open_engine(*real_pair, context=1024)
+    try:
+        result = Audit(Subject(engine), has_draft=True, raw=False, quick=True).run()
+    finally:
+        engine.close()
+    assert result.passed, text_report(result, {})

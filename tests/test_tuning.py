@@ -1,0 +1,195 @@
+"""Calibration of real model objects, profiles on disk, and the loop driven by the adaptive controller."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from localspec.engine.acceptance import ModelAcceptance
+from localspec.engine.adaptive import AdaptiveController
+from localspec.engine.controller import FixedController
+from localspec.engine.costs import calibrate
+from localspec.engine.drafters.lookup import LookupDrafter
+from localspec.engine.drafters.model import ModelDrafter
+from localspec.engine.generate import Drafters, Generation, Limits
+from localspec.engine.profile import Profile, profile_key, read_profile, write_profile
+from localspec.engine.records import Finished, GenerationStats
+from localspec.engine.settings import LoadSettings, SamplerSettings
+from localspec.engine.tuning import Tuning
+from tests.fake_model import FakeModel, FakeVocabulary
+
+LETTERS = FakeVocabulary([bytes([65 + token]) for token in range(24)])
+GREEDY = SamplerSettings(temperature=0.0)
+
+
+class Clock:
+    """A clock that only passes of timed models move."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
+
+
+class TimedModel(FakeModel):
+    """Says letters in turn; a pass of n rows takes `first + more * (n - 1)` seconds of the clock."""
+
+    def __init__(self, clock: Clock, first: float, more: float, shift: int = 0) -> None:
+        super().__init__(self._letter, LETTERS.size)
+        self._clock, self._first, self._more, self._shift = clock, first, more, shift
+
+    def _letter(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        row = np.zeros(self.n_vocab, np.float32)
+        row[(len(tokens) + (self._shift if len(tokens) % 7 == 0 else 0)) % 20] = 20.0
+        return row
+
+    def extend(self, tokens: Sequence[int], rows: int = 1) -> NDArray[np.float32]:
+        self._clock.now += self._first + self._more * (len(tokens) - 1)
+        return super().extend(tokens, rows)
+
+
+def answer(target: FakeModel, draft: FakeModel | None, tuned: Tuning, prompt: list[int]) -> GenerationStats:
+    drafter = ModelDrafter(draft) if draft is not None else None
+    if drafter is not None:
+        drafter.configure(GREEDY, frozenset())
+    generation = Generation(
+        target, LETTERS, Drafters(drafter, LookupDrafter()), tuned.controller("auto", None), GREEDY, Limits(150),
+        prompt, costs=tuned.costs,
+    )  # fmt: skip
+    last = list(generation.run())[-1]
+    assert isinstance(last, Finished)
+    return last.stats
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_calibration_leaves_both_models_empty_and_knows_their_times(clock: Clock) -> None:
+    target, draft = TimedModel(clock, 0.1, 0.01), TimedModel(clock, 0.02, 0.002)
+    tuned = Tuning(target, 16)
+    tuned.measure(draft, 0)
+    assert (target.length, draft.length) == (0, 0)
+    assert tuned.costs.verify_seconds(5, 0) == pytest.approx(0.14)
+    assert tuned.costs.draft_step_seconds(0) == pytest.approx(0.02)
+    assert tuned.costs.catch_up_seconds(16, 0) == pytest.approx(0.03)
+
+
+def test_a_target_that_holds_text_is_not_disturbed_by_a_new_draft(clock: Clock) -> None:
+    target = TimedModel(clock, 0.1, 0.01)
+    tuned = Tuning(target, 16)
+    tuned.measure(TimedModel(clock, 0.02, 0.002), 0)
+    target.extend([1, 2, 3])
+    passes = len(target.passes)
+    tuned.measure(TimedModel(clock, 0.05, 0.002), 0)
+    assert (len(target.passes), target.length) == (passes, 3)
+    assert tuned.costs.draft_step_seconds(0) == pytest.approx(0.05)
+    assert tuned.costs.verify_seconds(5, 0) == pytest.approx(0.14)
+
+
+def test_auto_drafts_where_it_pays_and_says_why_not_where_it_does_not(clock: Clock) -> None:
+    """The fake clock stands still outside of passes, so every decision is reproducible."""
+    cheap = TimedModel(clock, 0.1, 0.001)
+    tuned = Tuning(cheap, 16)
+    draft = TimedModel(clock, 0.01, 0.001)
+    tuned.measure(draft, 0)
+    stats = answer(cheap, draft, tuned, [1, 2, 3])
+    assert stats.state == "on"
+    assert stats.rounds_by_drafter["model"] > 0
+    assert stats.speedup is not None and stats.speedup > 2
+
+    dear = TimedModel(clock, 0.1, 0.09)
+    tuned = Tuning(dear, 16)
+    draft = TimedModel(clock, 0.05, 0.02)
+    tuned.measure(draft, 0)
+    stats = answer(dear, draft, tuned, [1, 2, 3])
+    assert "model" not in stats.rounds_by_drafter
+    assert draft.length == 0, "the draft model read a prompt for nothing"
+    assert stats.plain_tokens_per_second == pytest.approx(10.0, rel=0.02)
+
+
+def test_the_answer_is_the_targets_with_everything_on_auto(clock: Clock) -> None:
+    texts = set()
+    for first, more in ((0.1, 0.001), (0.1, 0.05), (0.1, 0.2)):
+        target = TimedModel(clock, first, more)
+        tuned = Tuning(target, 16)
+        draft = TimedModel(clock, 0.01, 0.001, shift=3)
+        tuned.measure(draft, 0)
+        answer(target, draft, tuned, [1, 2, 3])
+        texts.add(tuple(target.tokens[:120]))
+    assert len(texts) == 1
+
+
+def test_orders_are_fixed_and_decisions_last_from_answer_to_answer(clock: Clock) -> None:
+    tuned = Tuning(TimedModel(clock, 0.1, 0.01), 16)
+    tuned.measure(None, 0)
+    assert isinstance(tuned.controller("model", 3), FixedController)
+    assert isinstance(tuned.controller("auto", 0), FixedController)
+    assert isinstance(tuned.controller("auto", 3), AdaptiveController)
+    assert tuned.controller("auto", None) is tuned.controller("auto", None)
+    assert tuned.controller("auto", None) is not tuned.controller("lookup", None)
+
+
+def test_a_stored_profile_replaces_calibration(clock: Clock, tmp_path: Path) -> None:
+    target, draft = TimedModel(clock, 0.1, 0.01), TimedModel(clock, 0.02, 0.002)
+    first = Tuning(target, 16)
+    first.measure(draft, 0, tmp_path, "pair")
+    answer(target, draft, first, [1, 2, 3])
+    first.save()
+
+    again = TimedModel(clock, 0.1, 0.01)
+    second = Tuning(again, 16)
+    second.measure(TimedModel(clock, 0.02, 0.002), 0, tmp_path, "pair")
+    assert again.passes == [1, 1]
+    assert second.costs.verify_seconds(5, 0) == pytest.approx(first.costs.verify_seconds(5, 0), rel=0.05)
+    other = Tuning(TimedModel(clock, 0.1, 0.01), 16)
+    other.measure(None, 0, tmp_path, "another pair")
+    assert other.costs.verify_seconds(5, 0) == pytest.approx(0.14)
+
+
+def stored_profile() -> Profile:
+    return Profile(calibrate(lambda rows: 0.1 * rows, lambda rows: 0.01 * rows), ModelAcceptance())
+
+
+def test_profiles_survive_and_damaged_ones_are_as_good_as_none(tmp_path: Path) -> None:
+    write_profile(tmp_path / "new folder", "key", stored_profile())
+    path = tmp_path / "new folder" / "key.json"
+    again = read_profile(path.parent, "key")
+    assert again is not None
+    assert again.costs.verify_seconds(4, 0) == pytest.approx(0.4)
+    assert [one.name for one in path.parent.iterdir()] == ["key.json"]
+    for damage in (b"", b"{", b"[]", b"null", b'{"costs": 3}', b"\xff\xfe", path.read_bytes()[:-20]):
+        path.write_bytes(damage)
+        assert read_profile(path.parent, "key") is None
+    assert read_profile(tmp_path, "absent") is None
+
+
+def test_a_disk_that_refuses_is_no_failure(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    write_profile(tmp_path / "file", "key", stored_profile())
+
+
+def test_the_key_depends_on_files_and_placement(tmp_path: Path) -> None:
+    target, draft = tmp_path / "t.gguf", tmp_path / "d.gguf"
+    target.write_bytes(b"1")
+    draft.write_bytes(b"2")
+    settings = LoadSettings(target, draft)
+    base = profile_key((target, draft), settings, 4, "b1")
+    assert base == profile_key((target, draft), settings, 4, "b1")
+    others = [
+        profile_key((target, None), settings, 4, "b1"),
+        profile_key((target, draft), settings, 8, "b1"),
+        profile_key((target, draft), settings, 4, "b2"),
+        profile_key((target, draft), LoadSettings(target, draft, cache_type="q8_0"), 4, "b1"),
+        profile_key((target, draft), LoadSettings(target, draft, gpu_layers=3), 4, "b1"),
+    ]
+    target.write_bytes(b"12")
+    others.append(profile_key((target, draft), settings, 4, "b1"))
+    assert len({base, *others}) == 7
+    assert json.dumps(base)

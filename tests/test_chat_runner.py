@@ -66,8 +66,7 @@ def test_a_stop_while_waiting_takes_the_message_back(tmp_path: Path) -> None:
     fake.chat.open_pair("pair", LoadOptions())
     fake.chat.send("hello")
     fake.chat.stop()
-    fake.wait_for(lambda: bool(fake.told(AnswerEnded)))
-    (ended,) = fake.told(AnswerEnded)
+    ended = fake.ended()
     assert isinstance(ended.error, Cancelled)
     assert fake.chat.ended(ended) == "hello" and not fake.chat.conversation.turns
     fake.wait_for(lambda: fake.chat.runner.session is not None)
@@ -80,7 +79,7 @@ def test_a_stop_in_the_prefill_takes_the_message_back(tmp_path: Path) -> None:
     fake.wait_for(lambda: bool(fake.opener.client.requests))
     fake.chat.stop()
     fake.wait_idle()
-    (ended,) = fake.told(AnswerEnded)
+    ended = fake.ended()
     assert fake.chat.ended(ended) == "hello" and not fake.chat.conversation.turns
 
 
@@ -89,7 +88,7 @@ def test_what_the_template_refuses_is_not_sent(tmp_path: Path) -> None:
     refusal = InvalidInput("the chat template says: roles must alternate", "Nothing was sent")
     fake = FakeChat(tmp_path, Script(refuse=refusal)).open()
     fake.ask("hello")
-    (ended,) = fake.told(AnswerEnded)
+    ended = fake.ended()
     assert ended.error is refusal
     assert fake.chat.ended(ended) == "hello" and not fake.chat.conversation.turns
     assert not read_session(fake.chat.path).conversation.turns
@@ -99,7 +98,7 @@ def test_the_engines_death_keeps_the_text_and_says_why(tmp_path: Path) -> None:
     """SMP-12."""
     fake = FakeChat(tmp_path, Script(text="word " * 50, die_after=20)).open()
     answer = fake.ask()
-    (ended,) = fake.told(AnswerEnded)
+    ended = fake.ended()
     assert isinstance(ended.error, EngineDied) and "boom" in str(ended.error)
     assert len(answer.tokens) >= 20 and answer.reason == "failed" and "SIGKILL" in answer.note
     assert fake.chat.ended(ended) == "" and fake.chat.runner.session is None
@@ -116,9 +115,8 @@ def test_a_pair_that_cannot_be_opened(tmp_path: Path) -> None:
     fake = FakeChat(tmp_path, Script(fail_load=InvalidInput("no such file")))
     fake.chat.open_pair("pair", LoadOptions())
     fake.chat.send("hello")
-    fake.wait_for(lambda: bool(fake.told(AnswerEnded)))
+    assert fake.chat.ended(fake.ended()) == "hello"
     assert fake.told(OpenFailed) and not fake.opener.client.alive
-    assert fake.chat.ended(fake.told(AnswerEnded)[0]) == "hello"
 
 
 def test_changes_act_on_the_running_answer(tmp_path: Path) -> None:
@@ -185,7 +183,7 @@ def test_a_model_without_a_template_needs_a_choice(tmp_path: Path) -> None:
     """TPL-05."""
     fake = FakeChat(tmp_path, Script(has_template=False)).open()
     fake.ask("hello")
-    (ended,) = fake.told(AnswerEnded)
+    ended = fake.ended()
     assert isinstance(ended.error, NeedsTemplate) and fake.chat.ended(ended) == "hello"
     fake.chat.settings.template = family_template("chatml")
     fake.ask("hello")

@@ -226,12 +226,11 @@ class Runner:
             # An engine that we ended ourselves has not died.
             error = caught if self._unloads == unloads else Cancelled("the models were unloaded")
             answer.fail("localspec was closed in the middle of this answer" if self._closed else str(caught))
-        finally:
-            self._answering = None
         if answer.tokens:
             writer.end(answer)
         if isinstance(error, EngineDied):
             self._drop_client()
+        self._answering = None
         self._news(AnswerEnded(answer, error))
 
     def _answer(

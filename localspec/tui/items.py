@@ -294,7 +294,7 @@ def numbers_line(stats: GenerationStats, reason: str) -> str:
     if reason == "cancelled":
         parts.append("stopped")
     if reason == "length":
-        parts.append("cut: the limit or the context's end")
+        parts.append("cut at the limit")
     return " · ".join(parts)
 
 

@@ -22,6 +22,7 @@ from localspec.errors import LocalspecError
 from localspec.terminal import one_line
 from localspec.tui.screens import copying, views
 from localspec.tui.screens.news import take_news
+from localspec.tui.units import legend_text
 from localspec.tui.widgets.panel import Panel, panel_state, strip_text
 from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.transcript import Transcript
@@ -109,6 +110,7 @@ class ChatScreen(Screen[None]):
         self.transcript.set_by_origin(preferences.provenance)
         self.set_class(not preferences.panel, "-no-panel")
         self.show_conversation()
+        self.say_status("")
 
     def on_resize(self) -> None:
         width, height = self.app.size
@@ -166,10 +168,11 @@ class ChatScreen(Screen[None]):
         self.query_one("#title", Static).update(one_line(" · ".join(parts), max(20, self.app.size.width - 2)))
 
     def say_status(self, text: str) -> None:
-        """What is going on, in the line above the prompt."""
-        if text != self._status:
-            self._status = text
-            self.query_one("#status", Static).update(one_line(text))
+        """What is going on, in the line above the prompt; when nothing is, what the colours mean."""
+        self._status = text
+        legend = self._preferences.provenance and not text
+        shown = legend_text(self.app.no_color, bool(self.app.native_ansi_color)) if legend else one_line(text)
+        self.query_one("#status", Static).update(shown)
 
     # --- the engine's news -----------------------------------------------------------------------------
 
@@ -309,9 +312,7 @@ class ChatScreen(Screen[None]):
         by_origin = not self._preferences.provenance
         self._prefer(provenance=by_origin)
         self.transcript.set_by_origin(by_origin)
-        if by_origin:
-            marks = " [accepted] ~corrected +bonus ‹rejected guess›" if self.app.no_color else ""
-            self.say(f"Words by origin.{marks} ^T goes back to the text.", seconds=5.0)
+        self.say_status(self._status)
 
     def action_panel(self) -> None:
         self._prefer(panel=not self._preferences.panel)

@@ -245,7 +245,7 @@ def check(
         return None
     verdict = compat.check(target, draft)
     reason = verdict.worst()
-    if reason is not None and (verdict.kind == "refused" or (verdict.swapped and not options.force)):
+    if reason is not None and (verdict.kind == "refused" or (verdict.stopped and not options.force)):
         raise IncompatiblePair(
             f"{files.draft.name} cannot draft for {files.target.name}: {reason.detail}",
             f"See: localspec check {files.target} {files.draft}",

@@ -107,11 +107,12 @@ def test_prompt_from_stdin(bigram: BigramPair) -> None:
 
 
 def test_marks_show_what_was_guessed_without_colour(bigram: BigramPair) -> None:
-    marked = run(bigram, "--seed", "3", "-k", "3", "--drafter", "model", "--show-draft").stdout.decode()
+    show = ("--seed", "3", "-k", "3", "--drafter", "model", "--show-draft")
+    marked = run(bigram, *show).stdout.decode()
     plain = run(bigram, "--seed", "3").stdout.decode()
     assert marked.replace("[", "").replace("]", "").replace("~", "").replace("+", "") == plain
     assert marked.count("[") == marked.count("]") > 2
-    coloured = run(bigram, "--seed", "3", "--show-draft", env={"FORCE_COLOR": "1"}).stdout.decode()
+    coloured = run(bigram, *show, env={"FORCE_COLOR": "1"}).stdout.decode()
     assert "\x1b[32m" in coloured
 
 

@@ -143,7 +143,7 @@ CASES = [
     Case("recurrent target without", target(arch="mamba", arch__ssm__inner_size=64, arch__ssm__state_size=16), model(),
          "refused", "rewind", "refused", ("no rewind slots", "mamba")),
     Case("recurrent draft", target(), model(arch="qwen35", arch__ssm__inner_size=64, arch__ssm__state_size=16),
-         "identical", "rewind", "warning", ("recurrent state",)),
+         "identical", "rewind", "stop", ("recurrent state",)),
 ]  # fmt: skip
 
 

@@ -152,13 +152,13 @@ def test_no_compiler(os: str, distribution: str, command: str) -> None:
 @pytest.mark.parametrize(
     ("build", "words", "command"),
     [
-        (Build("killed", "0.3.36", "libllama ended its process: killed by SIGILL"), "killed by SIGILL): it was built for another", "cpu "),
+        (Build("killed", "0.3.36", "libllama ended its process: killed by SIGILL"), "killed by SIGILL): it was built for another", "cu125 "),
         (Build("failed", "0.3.36", "libcudart.so.12: cannot open shared object file"), "libcudart.so.12 is missing", "cu125 "),
         (Build("failed", "0.3.36", "libcuda.so.1: cannot open shared object file"), "no NVIDIA driver", "cpu "),
-        (Build("failed", "0.3.36", "Could not find module 'ggml.dll' (or one of its dependencies)"), "ggml.dll is missing", "cpu "),
-        (Build("failed", "0.3.36", "libc.musl-x86_64.so.1: cannot open"), "built for musl Linux", "cpu "),
-        (Build("failed", "0.3.36", "something else"), "something else", "cpu "),
-        (Build("ok", "0.2.9", missing_names=("llama_n_rs_seq",)), "lacks llama_n_rs_seq", "cpu "),
+        (Build("failed", "0.3.36", "Could not find module 'ggml.dll' (or one of its dependencies)"), "ggml.dll is missing", "cu125 "),
+        (Build("failed", "0.3.36", "libc.musl-x86_64.so.1: cannot open"), "built for musl Linux", "cu125 "),
+        (Build("failed", "0.3.36", "something else"), "something else", "cu125 "),
+        (Build("ok", "0.2.9", missing_names=("llama_n_rs_seq",)), "lacks llama_n_rs_seq", "cu125 "),
     ],
 )
 def test_builds_that_do_not_load(build: Build, words: str, command: str) -> None:

@@ -38,7 +38,7 @@ def draft_choices(target: Path) -> list[DraftChoice]:
             continue
         verdict = compat.check(info, draft)
         worst = verdict.worst()
-        works = verdict.kind != "refused" and not verdict.swapped
+        works = verdict.kind != "refused" and not verdict.stopped
         remark = verdict.kind if works or worst is None else worst.detail
         size = f"{draft.parameters / 1e9:.2f}B {draft.file_type}"
         choices.append((draft.weight_bytes, DraftChoice(str(path), f"{name} ({size})", works, remark)))

@@ -96,7 +96,7 @@ def check_report(pair: str) -> str:
         return f"no draft model: {files.why_no_draft or 'none is known'}"
     models = (read_model(files.target_files), read_model(files.draft_files))
     verdict = compat.check(*models)
-    works = would_work(models[0], files) if verdict.kind == "refused" or verdict.swapped else []
+    works = would_work(models[0], files) if verdict.kind == "refused" or verdict.stopped else []
     out = io.StringIO()
     write_report(out, models, verdict, works, False)
     return out.getvalue()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 _COLOURS = {"ok": "32", "note": "36", "warning": "33", "stop": "31", "refused": "31"}
+_ORDER = ("identical", "shared", "stopped", "swapped", "refused")
 _SUMMARY = {
     "identical": "every token id means the same in both",
     "shared": "{masked:,} ids are masked in the draft; the rest mean the same in both",
@@ -52,20 +53,21 @@ def check(target: str, draft: str | None, **values: Any) -> int:
         raise click.UsageError(f"no draft to check: {why}. Name one: localspec check {target} DRAFT")
     models = (read_model(files.target_files), read_model(files.draft_files))
     verdict = compat.check(*models)
-    works = would_work(models[0], files) if verdict.kind == "refused" or verdict.swapped else []
+    works = would_work(models[0], files) if verdict.kind == "refused" or verdict.stopped else []
     if values["as_json"]:
         print(json.dumps(report(verdict, works), ensure_ascii=False))
     else:
         write_report(sys.stdout, models, verdict, works, values["quiet"])
-    return 3 if verdict.kind == "refused" or (verdict.swapped and not values["force"]) else 0
+    return 3 if verdict.kind == "refused" or (verdict.stopped and not values["force"]) else 0
 
 
 def would_work(target: ModelInfo, files: PairFiles) -> list[str]:
     """Names of drafts that may serve `target`, the smallest first."""
     from localspec.pairs import compat
 
-    names = {info.source: name for name, info in on_disk(files)}
-    working = compat.drafts_that_work(target, [info for _, info in on_disk(files)])
+    models = on_disk(files)
+    names = {info.source: name for name, info in models}
+    working = compat.drafts_that_work(target, [info for _, info in models])
     return [names[info.source] for info, _ in working]
 
 
@@ -100,9 +102,11 @@ def _check_all(files: PairFiles, as_json: bool) -> int:
         if info.source != target.source:
             verdict = compat.check(target, info)
             worst = verdict.worst()
-            state = "swapped" if verdict.swapped and verdict.kind != "refused" else verdict.kind
+            state: str = verdict.kind
+            if verdict.stopped and verdict.kind != "refused":
+                state = "swapped" if verdict.swapped else "stopped"
             rows.append({"name": name, "verdict": state, "reason": worst.detail if worst else ""})
-    rows.sort(key=lambda row: ["identical", "shared", "swapped", "refused"].index(row["verdict"]))
+    rows.sort(key=lambda row: _ORDER.index(row["verdict"]))
     if as_json:
         print(json.dumps({"schema": SCHEMA, "drafts": rows}, ensure_ascii=False))
         return 0

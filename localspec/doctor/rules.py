@@ -70,18 +70,18 @@ def _build(facts: Facts) -> Iterator[Finding]:
     build, system = facts.build, facts.system
     name = f"llama-cpp-python {build.version}".strip()
     if build.loading == "missing":
-        yield Finding("build", "problem", "llama-cpp-python is not installed", commands.cpu_wheel(system))
+        yield Finding("build", "problem", "llama-cpp-python is not installed", _ready_made(facts))
         if not system.compiler:
             what = "no C compiler: llama-cpp-python can only be installed ready-made here"
             yield Finding("build", "note", what, commands.compiler(system))
     elif build.loading == "killed":
         what = f"{name} dies when it is loaded ({build.detail}): it was built for another processor"
-        yield Finding("build", "problem", what, commands.cpu_wheel(system))
+        yield Finding("build", "problem", what, _ready_made(facts))
     elif build.loading == "failed":
         yield _failed(facts, name)
     elif build.missing_names:
         what = f"{name} lacks {', '.join(build.missing_names[:3])}: it is too old or too new for localspec"
-        yield Finding("build", "problem", what, commands.cpu_wheel(system))
+        yield Finding("build", "problem", what, _ready_made(facts))
     else:
         backends = ", ".join(build.backends) or "CPU only"
         level: Level = "ok" if OLDEST <= _version(build.version) < NEWEST else "warning"
@@ -91,22 +91,25 @@ def _build(facts: Facts) -> Iterator[Finding]:
 def _failed(facts: Facts, name: str) -> Finding:
     """The loader's message, and what it means."""
     library = _LIBRARY.search(facts.build.detail)
-    system = facts.system
     if library is None:
         what = f"{name} cannot be loaded: {facts.build.detail}"
-        return Finding("build", "problem", what, commands.cpu_wheel(system))
+        return Finding("build", "problem", what, _ready_made(facts))
     what = f"{name} cannot be loaded: {library[1]} is missing"
-    card = next((gpu for gpu in facts.gpus if gpu.vendor == "nvidia"), None)
     if library[1].startswith(("libcuda.so", "nvcuda")):
-        return Finding("build", "problem", f"{what}: no NVIDIA driver here", commands.cpu_wheel(system))
+        return Finding("build", "problem", f"{what}: no NVIDIA driver here", commands.cpu_wheel(facts.system))
     if library[1].startswith(("libcudart", "libcublas", "cudart", "cublas")):
-        advice = commands.for_gpu(system, card) if card else commands.cpu_wheel(system)
-        return Finding("build", "problem", f"{what}: its CUDA version is not installed", advice)
+        return Finding("build", "problem", f"{what}: its CUDA version is not installed", _ready_made(facts))
     if "musl" in library[1]:
-        return Finding("build", "problem", f"{what}: it was built for musl Linux", commands.cpu_wheel(system))
+        return Finding("build", "problem", f"{what}: it was built for musl Linux", _ready_made(facts))
     if library[1].startswith("libgomp"):
         return Finding("build", "problem", what, "sudo apt install libgomp1")
-    return Finding("build", "problem", what, commands.cpu_wheel(system))
+    return Finding("build", "problem", what, _ready_made(facts))
+
+
+def _ready_made(facts: Facts) -> str:
+    """How to get a build that was made for a machine like this, its graphics card included."""
+    card = next((gpu for gpu in facts.gpus if gpu.vendor != "intel"), None)
+    return commands.for_gpu(facts.system, card) if card else commands.cpu_wheel(facts.system)
 
 
 def _cpu(facts: Facts) -> Iterator[Finding]:

@@ -153,7 +153,7 @@ class Puller:
     def _paired(self, target: Side, draft: Side) -> PullPlan:
         verdict = compat.check(target.info, draft.info)
         plan = PullPlan(target, draft, verdict, "", tuple(n for n in (target.note, draft.note) if n))
-        if verdict.kind == "refused" or (verdict.swapped and not self.request.force):
+        if verdict.kind == "refused" or (verdict.stopped and not self.request.force):
             _discard(draft.downloads)
             raise refusal((target.name, target.info), draft.name, verdict, self.store)
         return plan

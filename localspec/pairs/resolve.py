@@ -233,7 +233,7 @@ class _Finder:
             verdict = compat.check(read_model(target), read_model(draft))
         except UnreadableFile:
             return False
-        return verdict.kind != "refused" and not verdict.swapped
+        return verdict.kind != "refused" and not verdict.stopped
 
     def whole(self, lock: PairLock, model: LockedModel) -> tuple[Path, ...]:
         """The model's files; InvalidInput with the completing command unless all are here as they were."""

@@ -41,9 +41,14 @@ def chat(pair: str | None, **values: Any) -> int:
             raise click.UsageError("give a pair or --url, not both")
         cli_options.refuse_loading_options()
         pair = url if is_url(url) else f"http://{url}"
+    options = cli_options.load_options(values)
+    if pair is not None and not is_url(pair):
+        from localspec.session import find
+
+        find(pair, options)  # a name that means nothing is said here, not inside the UI
     start = Start(
         pair or "",
-        cli_options.load_options(values),
+        options,
         _settings(values),
         values["system"],
         values["session"] or "",

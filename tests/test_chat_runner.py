@@ -11,7 +11,7 @@ import pytest
 from localspec.chat.chat import Busy, NeedsTemplate
 from localspec.chat.family_templates import FAMILIES, family_template, file_key
 from localspec.chat.memory import MemoryUse
-from localspec.chat.runner import AnswerEnded, DraftSwapped, Opened, OpenFailed, SwapFailed
+from localspec.chat.runner import AnswerEnded, DraftSwapped, Opened, OpenFailed, SwapFailed, Unforeseen
 from localspec.chat.session_file import read_session
 from localspec.engine.settings import SamplerSettings, SpeculationSettings
 from localspec.engine.templates import ChatTemplate
@@ -286,3 +286,10 @@ def test_a_stop_at_the_worst_moment_is_not_forgotten(tmp_path: Path) -> None:
     client._cancel.clear()
     fake.wait_idle()
     assert turn.answer is not None and turn.answer.reason == "cancelled" and len(turn.answer.tokens) < 20
+
+
+def test_a_bug_is_told_and_the_chat_goes_on(tmp_path: Path) -> None:
+    fake = FakeChat(tmp_path).open()
+    fake.chat.runner._work.put(lambda: 1 / 0)  # type: ignore[arg-type, func-returns-value]
+    fake.wait_for(lambda: bool(fake.told(Unforeseen)))
+    assert fake.ask().reason == "stop"

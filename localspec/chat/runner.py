@@ -86,7 +86,24 @@ class SwapFailed:
     error: Exception
 
 
-News = Opened | OpenFailed | AnswerBegan | AnswerEnded | DraftSwapped | SwapFailed | LoadProgress | PrefillProgress
+@dataclass(frozen=True, slots=True)
+class Unforeseen:
+    """A bug."""
+
+    error: Exception
+
+
+News = (
+    Opened
+    | OpenFailed
+    | AnswerBegan
+    | AnswerEnded
+    | DraftSwapped
+    | SwapFailed
+    | Unforeseen
+    | LoadProgress
+    | PrefillProgress
+)
 
 
 class Runner:
@@ -175,7 +192,11 @@ class Runner:
 
     def _run(self) -> None:
         while not self._closed:
-            self._work.get()()
+            try:
+                self._work.get()()
+            except Exception as error:  # nobody foresaw it; a dead thread would leave the person waiting
+                self._answering = None
+                self._news(Unforeseen(error))
 
     def _do_open(self, pair: str, options: LoadOptions) -> None:
         unloads = self._unloads

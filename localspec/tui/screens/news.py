@@ -42,6 +42,8 @@ def take_news(screen: ChatScreen, news: news_of.News) -> None:
             draft = session.files.draft.name if session.files.draft else "no draft model"
             screen.say(f"Draft: {draft}. The target kept its cache.")
             screen.remember_pair()
+        case news_of.Unforeseen(error):
+            screen.say(f"{type(error).__name__}: {error}. This is a bug in localspec", "error", 30.0)
         case news_of.SwapFailed(_, error):
             screen.say_status("")
             show_trouble(screen, error)

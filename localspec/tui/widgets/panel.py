@@ -78,7 +78,7 @@ class Panel(Static):
         width = max(20, self.content_size.width or 34)
         if self._shown != (state, width):
             self._shown = (state, width)
-            self.update(panel_text(state, width))
+            self.update(panel_text(state, width), layout=False)
 
 
 def panel_text(state: PanelState, width: int) -> Text:

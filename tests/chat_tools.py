@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 from localspec.chat.chat import Chat, ChatSettings
 from localspec.chat.preferences import PreferenceFile, PromptHistory
-from localspec.chat.runner import Runner
+from localspec.chat.runner import AnswerEnded, Runner
 from localspec.chat.session_store import SessionStore
 from localspec.session import LoadOptions
 from localspec.tui.app import LocalspecApp, Start
@@ -58,6 +58,13 @@ class FakeChat:
         while not condition():
             assert time.monotonic() < until, "waited in vain"
             time.sleep(0.005)
+
+    def ended(self) -> AnswerEnded:
+        """The news of the one answer that has ended."""
+        self.wait_for(lambda: bool(self.told(AnswerEnded)))
+        (news,) = self.told(AnswerEnded)
+        assert isinstance(news, AnswerEnded)
+        return news
 
     def told(self, kind: type) -> list[Any]:
         return [news for news in self.news if isinstance(news, kind)]

@@ -11,7 +11,7 @@ import pytest
 from localspec.chat.chat import Busy, NeedsTemplate
 from localspec.chat.family_templates import FAMILIES, family_template, file_key
 from localspec.chat.memory import MemoryUse
-from localspec.chat.runner import AnswerEnded, DraftSwapped, Opened, OpenFailed, SwapFailed
+from localspec.chat.runner import AnswerEnded, DraftSwapped, Opened, OpenFailed, SwapFailed, Unforeseen
 from localspec.chat.session_file import read_session
 from localspec.engine.settings import SamplerSettings, SpeculationSettings
 from localspec.engine.templates import ChatTemplate
@@ -66,8 +66,7 @@ def test_a_stop_while_waiting_takes_the_message_back(tmp_path: Path) -> None:
     fake.chat.open_pair("pair", LoadOptions())
     fake.chat.send("hello")
     fake.chat.stop()
-    fake.wait_for(lambda: bool(fake.told(AnswerEnded)))
-    (ended,) = fake.told(AnswerEnded)
+    ended = fake.ended()
     assert isinstance(ended.error, Cancelled)
     assert fake.chat.ended(ended) == "hello" and not fake.chat.conversation.turns
     fake.wait_for(lambda: fake.chat.runner.session is not None)
@@ -80,7 +79,7 @@ def test_a_stop_in_the_prefill_takes_the_message_back(tmp_path: Path) -> None:
     fake.wait_for(lambda: bool(fake.opener.client.requests))
     fake.chat.stop()
     fake.wait_idle()
-    (ended,) = fake.told(AnswerEnded)
+    ended = fake.ended()
     assert fake.chat.ended(ended) == "hello" and not fake.chat.conversation.turns
 
 
@@ -89,7 +88,7 @@ def test_what_the_template_refuses_is_not_sent(tmp_path: Path) -> None:
     refusal = InvalidInput("the chat template says: roles must alternate", "Nothing was sent")
     fake = FakeChat(tmp_path, Script(refuse=refusal)).open()
     fake.ask("hello")
-    (ended,) = fake.told(AnswerEnded)
+    ended = fake.ended()
     assert ended.error is refusal
     assert fake.chat.ended(ended) == "hello" and not fake.chat.conversation.turns
     assert not read_session(fake.chat.path).conversation.turns
@@ -99,7 +98,7 @@ def test_the_engines_death_keeps_the_text_and_says_why(tmp_path: Path) -> None:
     """SMP-12."""
     fake = FakeChat(tmp_path, Script(text="word " * 50, die_after=20)).open()
     answer = fake.ask()
-    (ended,) = fake.told(AnswerEnded)
+    ended = fake.ended()
     assert isinstance(ended.error, EngineDied) and "boom" in str(ended.error)
     assert len(answer.tokens) >= 20 and answer.reason == "failed" and "SIGKILL" in answer.note
     assert fake.chat.ended(ended) == "" and fake.chat.runner.session is None
@@ -116,9 +115,8 @@ def test_a_pair_that_cannot_be_opened(tmp_path: Path) -> None:
     fake = FakeChat(tmp_path, Script(fail_load=InvalidInput("no such file")))
     fake.chat.open_pair("pair", LoadOptions())
     fake.chat.send("hello")
-    fake.wait_for(lambda: bool(fake.told(AnswerEnded)))
+    assert fake.chat.ended(fake.ended()) == "hello"
     assert fake.told(OpenFailed) and not fake.opener.client.alive
-    assert fake.chat.ended(fake.told(AnswerEnded)[0]) == "hello"
 
 
 def test_changes_act_on_the_running_answer(tmp_path: Path) -> None:
@@ -185,7 +183,7 @@ def test_a_model_without_a_template_needs_a_choice(tmp_path: Path) -> None:
     """TPL-05."""
     fake = FakeChat(tmp_path, Script(has_template=False)).open()
     fake.ask("hello")
-    (ended,) = fake.told(AnswerEnded)
+    ended = fake.ended()
     assert isinstance(ended.error, NeedsTemplate) and fake.chat.ended(ended) == "hello"
     fake.chat.settings.template = family_template("chatml")
     fake.ask("hello")
@@ -258,3 +256,40 @@ def test_unknown_memory_is_never_counted_as_nothing() -> None:
     assert MemoryUse(10, 5, 3, 2, True).total == 20
     assert MemoryUse(10, 5, None, None, False).total == 15
     assert MemoryUse(10, 5, None, 2, True).total is None
+
+
+def test_another_pair_while_one_loads_or_answers(tmp_path: Path) -> None:
+    """What is replaced on purpose is no failure."""
+    fake = FakeChat(tmp_path, Script(load_seconds=0.5))
+    fake.chat.open_pair("first", LoadOptions())
+    fake.wait_for(lambda: bool(fake.opener.clients))
+    fake.chat.open_pair("second", LoadOptions())
+    fake.wait_for(lambda: fake.chat.runner.session is not None)
+    assert not fake.told(OpenFailed) and fake.chat.runner.session.files.name == "second"  # type: ignore[union-attr]
+    fake.opener.script = slow()
+    fake.opener.client.script = fake.opener.script
+    turn = fake.chat.send("hello")
+    fake.wait_for(lambda: len(turn.answer.tokens) > 5)  # type: ignore[union-attr]
+    fake.chat.open_pair("third", LoadOptions())
+    fake.wait_idle()
+    assert not any(isinstance(ended.error, EngineDied) for ended in fake.told(AnswerEnded))
+    assert not fake.opener.clients[1].alive
+
+
+def test_a_stop_at_the_worst_moment_is_not_forgotten(tmp_path: Path) -> None:
+    """The engine's handle clears the flag when it takes a request: a stop just before that must still count."""
+    fake = FakeChat(tmp_path, Script(text="word " * 400, tokens_per_second=200, begin_seconds=0.2)).open()
+    client = fake.opener.client
+    turn = fake.chat.send("hello")
+    fake.wait_for(lambda: bool(client.requests))
+    fake.chat.stop()
+    client._cancel.clear()
+    fake.wait_idle()
+    assert turn.answer is not None and turn.answer.reason == "cancelled" and len(turn.answer.tokens) < 20
+
+
+def test_a_bug_is_told_and_the_chat_goes_on(tmp_path: Path) -> None:
+    fake = FakeChat(tmp_path).open()
+    fake.chat.runner._work.put(lambda: 1 / 0)  # type: ignore[arg-type, func-returns-value]
+    fake.wait_for(lambda: bool(fake.told(Unforeseen)))
+    assert fake.ask().reason == "stop"

@@ -137,6 +137,12 @@ def test_the_bare_command_opens_the_ui_on_a_terminal_only() -> None:
     assert chat.returncode == 2 and b"needs a terminal" in chat.stderr
 
 
+def test_a_name_that_means_nothing_does_not_open_the_ui(tmp_path: Path) -> None:
+    program = start(*LOCALSPEC, "chat", tmp_path / "no\x1b[2Jsuch.gguf")
+    output = end(program)
+    assert program.exitstatus == 2 and b"error: " in output and b"\x1b[2J" not in output and b"?1049h" not in output
+
+
 def test_replay_needs_no_model_and_no_terminal(tmp_path: Path) -> None:
     chat = FakeChat(tmp_path, Script(pieces=["The", " cat", " sat \x1b[2J", " on"], pattern=((0, 0), (3, 1)))).open()
     chat.ask("question")

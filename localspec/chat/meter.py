@@ -80,6 +80,7 @@ class Meter:
     _recent: deque[Round] = field(default_factory=deque)
     _recent_seconds: float = 0.0
     _last: Round | None = None
+    _last_draft: Round | None = None
     _plain: float | None = None
     _stats: GenerationStats | None = None
 
@@ -89,6 +90,8 @@ class Meter:
         self._rounds += 1
         self._tokens += len(round_.emitted)
         self._last = round_
+        if round_.verified:
+            self._last_draft = round_
         self._plain = event.plain_token_seconds or self._plain
         self._verified += round_.verified
         self._accepted += sum(origin == "accepted" for origin in round_.provenance)
@@ -115,6 +118,7 @@ class Meter:
         """The numbers now."""
         stats, last = self._stats, self._last
         recent = list(self._recent)
+        told = self._last_draft or last if stats else last  # of a finished answer: its last draft
         spent = sum(self._seconds)
         rate = _shown(stats.tokens_per_second if stats else _ratio(self._tokens - 1, spent))
         plain = _shown(stats.plain_tokens_per_second if stats else _ratio(1.0, self._plain))
@@ -134,8 +138,8 @@ class Meter:
             by_position=tuple(
                 kept / reached for kept, reached in zip(self._kept, list(self._reached), strict=False) if reached
             ),
-            length_now=last.verified if last else None,
-            drafter_now=last.drafter if last else "",
+            length_now=told.verified if told else None,
+            drafter_now=told.drafter if told else "",
             reason=(stats.reason if stats and stats.reason else "") or (last.reason if last else ""),
             parts=tuple(self._seconds),
             position=last.position + len(last.emitted) if last else 0,

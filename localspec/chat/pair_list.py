@@ -57,9 +57,7 @@ def installed_pairs() -> list[InstalledPair]:
         fits = _fits(lock.size)
         measured = verdicts.figures([model.paths() for model in lock.models])
         found.append(
-            InstalledPair(
-                name, draft, lock.state_text(), lock.size, lock.verdict or "–", fits, _speedups(measured)
-            )
+            InstalledPair(name, draft, lock.state_text(), lock.size, lock.verdict or "–", fits, _speedups(measured))
         )
     return found
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from localspec.chat.answer import Answer
 from localspec.chat.meter import Meter
 from localspec.chat.session_file import SessionWriter
-from localspec.engine.records import Finished, LoadProgress, PrefillProgress, RoundFinished
+from localspec.engine.records import Event, Finished, LoadProgress, PrefillProgress, RoundFinished
 from localspec.errors import Cancelled, EngineDied, LocalspecError
 
 if TYPE_CHECKING:
@@ -86,7 +86,24 @@ class SwapFailed:
     error: Exception
 
 
-News = Opened | OpenFailed | AnswerBegan | AnswerEnded | DraftSwapped | SwapFailed | LoadProgress | PrefillProgress
+@dataclass(frozen=True, slots=True)
+class Unforeseen:
+    """A bug."""
+
+    error: Exception
+
+
+News = (
+    Opened
+    | OpenFailed
+    | AnswerBegan
+    | AnswerEnded
+    | DraftSwapped
+    | SwapFailed
+    | Unforeseen
+    | LoadProgress
+    | PrefillProgress
+)
 
 
 class Runner:
@@ -102,7 +119,9 @@ class Runner:
         self._answering: Answer | None = None
         self._waiting: list[Answer] = []
         self._dropped: set[int] = set()
+        self._stopped: Answer | None = None
         self._changes = 0
+        self._unloads = 0
         self._closed = False
         self.meter = Meter()
         """Of the running or last answer."""
@@ -127,6 +146,7 @@ class Runner:
         """End the engine's process, in the background."""
         self.stop()
         with self._lock:
+            self._unloads += 1
             old, self._client, self._session = self._client, None, None
         if old is not None:
             threading.Thread(target=old.close, daemon=True).start()
@@ -154,6 +174,7 @@ class Runner:
         """End the running answer and forget those that wait. A load goes on."""
         with self._lock:
             self._dropped.update(id(answer) for answer in self._waiting)
+            self._stopped = self._answering
             if self._answering is not None and self._client is not None:
                 self._client.cancel()
 
@@ -171,14 +192,20 @@ class Runner:
 
     def _run(self) -> None:
         while not self._closed:
-            self._work.get()()
+            try:
+                self._work.get()()
+            except Exception as error:  # nobody foresaw it; a dead thread would leave the person waiting
+                self._answering = None
+                self._news(Unforeseen(error))
 
     def _do_open(self, pair: str, options: LoadOptions) -> None:
+        unloads = self._unloads
         try:
             session = self._open_session(pair, options, self._loading(), self._got_client)
         except Exception as error:
-            self._drop_client()
-            self._news(OpenFailed(pair, error))
+            if self._unloads == unloads:
+                self._drop_client()
+                self._news(OpenFailed(pair, error))
             return
         self._session = session
         self._news(Opened(session))
@@ -211,19 +238,20 @@ class Runner:
             if not dropped:
                 self._answering = answer
         error: Exception | None = None
+        unloads = self._unloads
         try:
             if dropped:
                 raise Cancelled("stopped before it began")
             self._answer(answer, make_request, writer)
         except Exception as caught:
-            error = caught
+            # An engine that we ended ourselves has not died.
+            error = caught if self._unloads == unloads else Cancelled("the models were unloaded")
             answer.fail("localspec was closed in the middle of this answer" if self._closed else str(caught))
-        finally:
-            self._answering = None
         if answer.tokens:
             writer.end(answer)
         if isinstance(error, EngineDied):
             self._drop_client()
+        self._answering = None
         self._news(AnswerEnded(answer, error))
 
     def _answer(
@@ -234,30 +262,38 @@ class Runner:
             raise LocalspecError("no model is loaded", "Choose a pair: F2")
         changes: int | None = self._changes
         request = make_request(session)
-        self.meter = meter = Meter(
+        self.meter = Meter(
             expects_draft=session.info.draft is not None and request.speculation.drafter in ("auto", "model")
         )
         answer.target = session.files.target.name
         answer.draft = session.files.draft.name if session.files.draft is not None else ""
         recorder = _Recorder(answer, writer)
-        for event in session.generate(request):
-            if isinstance(event, RoundFinished):
-                answer.add(event)
-                meter.add(event)
-                recorder.save_sometimes()
-                if event.round.index == 0:
-                    self._news(AnswerBegan(answer))
-            elif isinstance(event, Finished):
-                meter.finish(event.stats)
-                answer.finish(event)
+        try:
+            for event in session.generate(request):
+                self._take(event, answer, recorder)
+                if self._stopped is answer:
+                    session.client.cancel()  # again: one that came before the request was taken up was forgotten
+                if changes is not None and changes != self._changes:
+                    # What was changed between the request and its taking up did not reach the engine.
+                    newest = make_request(session)
+                    self.change(newest.speculation, newest.sampler)
+                changes = None
+        finally:
+            if answer.tokens:
                 recorder.save()
-            elif isinstance(event, PrefillProgress):
-                self._news(event)
-            if changes is not None and changes != self._changes:
-                # What was changed between the request and its taking up did not reach the engine.
-                newest = make_request(session)
-                self.change(newest.speculation, newest.sampler)
-            changes = None
+
+    def _take(self, event: Event, answer: Answer, recorder: _Recorder) -> None:
+        if isinstance(event, RoundFinished):
+            answer.add(event)
+            self.meter.add(event)
+            recorder.save_sometimes()
+            if event.round.index == 0:
+                self._news(AnswerBegan(answer))
+        elif isinstance(event, Finished):
+            self.meter.finish(event.stats)
+            answer.finish(event)
+        else:
+            self._news(event)
 
     def _do_swap(self, draft: str, options: LoadOptions) -> None:
         session = self._session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,12 +20,8 @@ from localspec.terminal import is_terminal
 @cli_options.sampling_options
 @cli_options.option("--system", metavar="TEXT", help="System prompt.")
 @cli_options.option("--raw", is_flag=True, help="Send the text as it is, without the chat template.")
-@cli_options.option(
-    "--template-arg", type=cli_options.KeyValue(), multiple=True, help="Value for the chat template."
-)
-@cli_options.option(
-    "--session", metavar="NAME", help="Go on with a saved conversation: a file, a name or `last`."
-)
+@cli_options.option("--template-arg", type=cli_options.KeyValue(), multiple=True, help="Value for the chat template.")
+@cli_options.option("--session", metavar="NAME", help="Go on with a saved conversation: a file, a name or `last`.")
 @cli_options.option("--verbose", "-v", is_flag=True, help="Tracebacks of errors.")
 def chat(pair: str | None, **values: Any) -> int:
     """Open the terminal UI with PAIR, or with the pair that was used last.
@@ -41,12 +38,24 @@ def chat(pair: str | None, **values: Any) -> int:
             raise click.UsageError("give a pair or --url, not both")
         cli_options.refuse_loading_options()
         pair = url if is_url(url) else f"http://{url}"
+    options = cli_options.load_options(values)
+    if pair is not None and not is_url(pair):
+        from localspec.session import find
+
+        find(pair, options)  # a name that means nothing is said here, not inside the UI
+    session = values["session"] or ""
+    if session:
+        from localspec.chat.session_file import read_session
+        from localspec.chat.session_store import SessionStore
+
+        session = str(SessionStore().find(session))
+        read_session(Path(session))
     start = Start(
         pair or "",
-        cli_options.load_options(values),
+        options,
         _settings(values),
         values["system"],
-        values["session"] or "",
+        session,
     )
     return run_app(start)
 
@@ -60,9 +69,7 @@ def _settings(values: dict[str, Any]) -> Any:
 
     context = click.get_current_context()
     said = {
-        name
-        for name in values
-        if context.get_parameter_source(name) not in (None, click.core.ParameterSource.DEFAULT)
+        name for name in values if context.get_parameter_source(name) not in (None, click.core.ParameterSource.DEFAULT)
     }
     remembered = PreferenceFile().read()
     asked = cli_options.sampler_settings(values)

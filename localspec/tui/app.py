@@ -86,8 +86,8 @@ class LocalspecApp(App[int]):
         return self._chat_screen
 
     def on_mount(self) -> None:
-        with suppress(Exception):
-            self.theme = self.preferences.theme or "textual-dark"
+        if self.preferences.theme in self.available_themes:
+            self.theme = self.preferences.theme
         self.theme_changed_signal.subscribe(self, lambda theme: self.prefer(theme=theme.name))
         self._obey_signals()
         # After the first paint: opening a pair imports and reads a lot.

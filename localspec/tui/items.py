@@ -83,17 +83,20 @@ class Item:
         offset = number - self._starts[index]
         return lines[offset] if offset < len(lines) else BLANK
 
-    def grow(self) -> bool:
-        """Take up what is new in a growing answer; whether there was anything."""
+    def grow(self) -> int | None:
+        """Take up what is new in a growing answer: the first line that changed, None when nothing did."""
         if self._units is None or self._growth is None:
-            return False
+            return None
         before = len(self._units)
         changed = self._growth.update(self._units)
         if self._growth.ended:
             self._growth = None
-        if changed and self._look is not None:
-            self._measure(self._look, min(before, len(self._units)) - 2)
-        return changed
+        if not changed:
+            return None
+        first = max(0, min(before, len(self._units)) - 2)  # a tail is at most two units
+        if self._look is not None:
+            self._measure(self._look, first)
+        return self._starts[first] if first < len(self._starts) else 0
 
     def reset(self) -> None:
         """Split and render again: another view, or other content."""
@@ -294,7 +297,7 @@ def numbers_line(stats: GenerationStats, reason: str) -> str:
     if reason == "cancelled":
         parts.append("stopped")
     if reason == "length":
-        parts.append("cut: the limit or the context's end")
+        parts.append("cut at the limit")
     return " · ".join(parts)
 
 

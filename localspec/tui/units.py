@@ -40,6 +40,17 @@ def origin_styles(ansi: bool) -> dict[Origin, Style]:
     return _ANSI_STYLES if ansi else _RICH_STYLES
 
 
+def legend_text(plain: bool, ansi: bool) -> Text:
+    """What the colours, or without colour the marks, mean."""
+    text = Text("words by origin: ", no_wrap=True, overflow="ellipsis")
+    for origin, style in origin_styles(ansi).items():
+        before, after = MARKS[origin] if plain else ("", "")
+        name = "rejected guess" if origin == "ghost" else origin
+        text.append(f"{before}{name}{after}", None if plain else style)
+        text.append("  ")
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """How everything is to be drawn."""

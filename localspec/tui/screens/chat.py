@@ -22,6 +22,7 @@ from localspec.errors import LocalspecError
 from localspec.terminal import one_line
 from localspec.tui.screens import copying, views
 from localspec.tui.screens.news import take_news
+from localspec.tui.units import legend_text
 from localspec.tui.widgets.panel import Panel, panel_state, strip_text
 from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.transcript import Transcript
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _PANEL_FROM = (100, 24)
 """Columns and rows from which the panel has room beside the conversation."""
 _TINY = (40, 12)
+_SLOW_PERIOD = 0.2
+"""Seconds between two looks from which on a blinking cursor is a luxury too."""
 _KEYS = (
     "Enter send · Esc stop · ^T origins · ^G rounds · ^R again · F5 on/off · F6 drafter · F9 draft · F1 keys · ^Q quit"
 )
@@ -109,6 +112,8 @@ class ChatScreen(Screen[None]):
         self.transcript.set_by_origin(preferences.provenance)
         self.set_class(not preferences.panel, "-no-panel")
         self.show_conversation()
+        self.say_status("")
+        self.prompt.cursor_blink = self._period < _SLOW_PERIOD
 
     def on_resize(self) -> None:
         width, height = self.app.size
@@ -135,21 +140,23 @@ class ChatScreen(Screen[None]):
         self.say(str(error), "error" if not isinstance(error, Busy) else "warning", 10.0)
 
     def _tick(self) -> None:
+        """Text at every tick, numbers at every other one: they are the larger part of the cost."""
         self.transcript.grow()
-        if self.chat.runner.busy:
-            self._half = not self._half
-            if self._half:
-                self.query_one(Panel).note_rate(self.chat.runner.meter.reading().rate_now)
-        elif self._ticker is not None:
-            self._ticker.pause()
-        self.draw_numbers()
+        if not self.chat.runner.busy:
+            if self._ticker is not None:
+                self._ticker.pause()
+            self.draw_numbers()
+        elif self._half:
+            self.query_one(Panel).note_rate(self.chat.runner.meter.reading().rate_now)
+            self.draw_numbers()
+        self._half = not self._half
 
     def draw_numbers(self) -> None:
         """Bring the panel, or on narrow screens the strip, up to date."""
         state = panel_state(self.chat, self.memory, self.query_one(Panel).rates)
         if self.has_class("-narrow") or self.has_class("-no-panel"):
             strip = self.query_one("#strip", Static)
-            strip.update(strip_text(state, max(20, strip.content_size.width)))
+            strip.update(strip_text(state, max(20, strip.content_size.width)), layout=False)
         else:
             self.query_one(Panel).show(state)
 
@@ -163,13 +170,15 @@ class ChatScreen(Screen[None]):
             parts.append(self.chat.pair)
         if title := self.chat.conversation.shown_title:
             parts.append(title)
-        self.query_one("#title", Static).update(one_line(" · ".join(parts), max(20, self.app.size.width - 2)))
+        title_line = one_line(" · ".join(parts), max(20, self.app.size.width - 2))
+        self.query_one("#title", Static).update(title_line, layout=False)
 
     def say_status(self, text: str) -> None:
-        """What is going on, in the line above the prompt."""
-        if text != self._status:
-            self._status = text
-            self.query_one("#status", Static).update(one_line(text))
+        """What is going on, in the line above the prompt; when nothing is, what the colours mean."""
+        self._status = text
+        legend = self._preferences.provenance and not text
+        shown = legend_text(self.app.no_color, bool(self.app.native_ansi_color)) if legend else one_line(text)
+        self.query_one("#status", Static).update(shown, layout=False)
 
     # --- the engine's news -----------------------------------------------------------------------------
 
@@ -309,9 +318,7 @@ class ChatScreen(Screen[None]):
         by_origin = not self._preferences.provenance
         self._prefer(provenance=by_origin)
         self.transcript.set_by_origin(by_origin)
-        if by_origin:
-            marks = " [accepted] ~corrected +bonus ‹rejected guess›" if self.app.no_color else ""
-            self.say(f"Words by origin.{marks} ^T goes back to the text.", seconds=5.0)
+        self.say_status(self._status)
 
     def action_panel(self) -> None:
         self._prefer(panel=not self._preferences.panel)

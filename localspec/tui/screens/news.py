@@ -24,7 +24,10 @@ def take_news(screen: ChatScreen, news: news_of.News) -> None:
     match news:
         case LoadProgress(part, fraction):
             waiting = " · your message waits" if screen.chat.runner.busy else ""
-            screen.say_status(f"loading the {part} {numbers.bar(fraction, 20)} {fraction:4.0%}{waiting}")
+            what = f"loading the {part} {numbers.bar(fraction, 20)} {fraction:4.0%}"
+            if fraction >= 1.0:
+                what = f"the {part} is read; getting ready (the first time its speed is measured)"
+            screen.say_status(what + waiting)
         case PrefillProgress(done, total) if total > 0:
             screen.say_status(f"reading the prompt {numbers.bar(done / total, 20)} {done}/{total}")
         case news_of.Opened(session):
@@ -42,6 +45,8 @@ def take_news(screen: ChatScreen, news: news_of.News) -> None:
             draft = session.files.draft.name if session.files.draft else "no draft model"
             screen.say(f"Draft: {draft}. The target kept its cache.")
             screen.remember_pair()
+        case news_of.Unforeseen(error):
+            screen.say(f"{type(error).__name__}: {error}. This is a bug in localspec", "error", 30.0)
         case news_of.SwapFailed(_, error):
             screen.say_status("")
             show_trouble(screen, error)

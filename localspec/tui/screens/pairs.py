@@ -25,7 +25,7 @@ class PairsScreen(Page["str | None"]):
     """Returns the pair to open, or None."""
 
     HEADING = "pairs"
-    HINTS = "Esc back · Enter open/pull · 1 here · 2 catalog · o name · p pull · v check · f fit · x rm"
+    HINTS = "Esc · Enter · 1 here · 2 catalog · o open · p pull · v check · f fit · x remove"
     AUTO_FOCUS = "DataTable"
     BINDINGS = [  # noqa: RUF012 - textual's interface
         Binding("1", "installed", "Pairs on this disk"),

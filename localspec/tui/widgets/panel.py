@@ -78,7 +78,7 @@ class Panel(Static):
         width = max(20, self.content_size.width or 34)
         if self._shown != (state, width):
             self._shown = (state, width)
-            self.update(panel_text(state, width))
+            self.update(panel_text(state, width), layout=False)
 
 
 def panel_text(state: PanelState, width: int) -> Text:
@@ -99,7 +99,7 @@ def strip_text(state: PanelState, width: int) -> Text:
     reading = state.reading
     rates = f"{numbers.rate(reading.rate_now or reading.rate)} tokens/s"
     parts = [rates, f"acceptance {numbers.share(reading.acceptance)}"]
-    if reading.plain_rate is not None:
+    if reading.plain_rate is not None and reading.verified:
         parts.insert(1, f"plain {numbers.rate(reading.plain_rate)}")
         parts.insert(2, numbers.times(reading.speedup))
     if reading.mean_length is not None:
@@ -125,7 +125,12 @@ def state_line(state: PanelState) -> str:
     if reading.speculating:
         now = f"{reading.drafter_now}, K now {reading.length_now}"
         return f"speculation on: {now}" if reading.drafter_now != "none" else "speculation on: no draft this round"
-    return f"speculation off: {one_line(reading.reason) or 'nothing beats plain'}"
+    return f"speculation off: {_why(reading) or 'nothing beats plain'}"
+
+
+def _why(reading: Reading) -> str:
+    """The controller's reason, without the state that stands before it already."""
+    return one_line(reading.reason).removeprefix("off: ").removeprefix("on: ")
 
 
 def _joined(parts: list[str], width: int) -> str:
@@ -146,7 +151,7 @@ def _speculation(text: Text, state: PanelState, width: int) -> None:
         reason = one_line(state.reading.reason) or "no reason given"
         _wrapped(text, f"draft loaded but not used: {reason}", width, "bold red")
     elif state.reading.speculating and state.reading.reason:
-        _wrapped(text, f"because: {one_line(state.reading.reason)}", width, "dim")
+        _wrapped(text, f"because: {_why(state.reading)}", width, "dim")
     text.append("\n")
 
 
@@ -155,7 +160,9 @@ def _speed(text: Text, state: PanelState, width: int) -> None:
     text.append(f"{numbers.rate(reading.rate_now):>6} tokens/s now\n", "bold")
     text.append(f"{numbers.rate(reading.rate):>6} tokens/s this answer\n")
     text.append(f"{numbers.rate(reading.plain_rate):>6} tokens/s plain (estimate)\n")
-    if reading.speedup is not None and reading.saved_seconds is not None:
+    if reading.rounds > 1 and not reading.verified:
+        text.append("     – nothing was guessed\n", "dim")
+    elif reading.speedup is not None and reading.saved_seconds is not None:
         word = "saved" if reading.saved_seconds >= 0 else "lost"
         style = "bold green" if reading.speedup >= 1 else "bold red"
         text.append(f"{numbers.times(reading.speedup):>6} plain", style)

@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
@@ -96,7 +96,12 @@ class Transcript(ScrollView, can_focus=True):
 
     def grow(self) -> None:
         """Take up what is new in the last answer."""
-        if self._items and self._items[-1].is_growing() and (self._items[-1].grow() or not self._starts):
+        if not self._items or not self._items[-1].is_growing():
+            return
+        first = self._items[-1].grow()
+        if first is not None and self._starts:
+            self._settle(self._starts[-1] + first)
+        elif not self._starts:
             self._settle()
 
     def set_by_origin(self, by_origin: bool) -> None:
@@ -248,7 +253,7 @@ class Transcript(ScrollView, can_focus=True):
             index = max(0, bisect_right(self._starts, y) - 1)
             self._anchor = (index, y - self._starts[index])
 
-    def _settle(self) -> None:
+    def _settle(self, changed_from: int = 0) -> None:
         """Render what is in view until heights settle; keep the place: the end, or the item at the top."""
         rows, look, console = self.size.height, self._look(), self.app.console
         if not rows:
@@ -265,7 +270,7 @@ class Transcript(ScrollView, can_focus=True):
                 index += 1
             if not changed:
                 break
-        self._move_to(y)
+        self._move_to(y, changed_from)
 
     def _measure(self, look: Look) -> None:
         starts, place = [], 0
@@ -282,14 +287,19 @@ class Transcript(ScrollView, can_focus=True):
         index = min(index, len(self._items) - 1)
         return min(self._starts[index] + offset, last)
 
-    def _move_to(self, y: int) -> None:
+    def _move_to(self, y: int, changed_from: int) -> None:
+        before = self.scroll_offset.y
         self._moving = True
         try:
             self.virtual_size = Size(self.size.width - 1, self._total)
             self.scroll_to(y=y, animate=False, force=True)
         finally:
             self._moving = False
-        self.refresh()
+        top = changed_from - y
+        if y != before or top <= 0:
+            self.refresh()
+        elif top < self.size.height:
+            self.refresh(Region(0, top, self.size.width, self.size.height - top))
 
     # --- drawing -------------------------------------------------------------------------------------
 

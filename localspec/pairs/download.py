@@ -151,9 +151,10 @@ class Download:
         """The file's first `need` bytes (all of a shorter one), fetched into the part file if need be."""
         with _plain_errors(self.cache):
             self.name.exists()  # a name that the file system cannot hold is noticed now, not at the end
-        while not (data := self._read(min(need, self.size or need))):
-            with self._lock(until=need) as held:
-                if held and not self._whole(self.blob) and _size(self.part) < need:
+        while not (data := self._read(wanted := min(need, self.size or need))):
+            with self._lock(until=wanted) as held:
+                # While this process waited, another may have fetched all there is.
+                if held and not self._whole(self.blob) and _size(self.part) < wanted:
                     self._grow(need, None)
         return data
 

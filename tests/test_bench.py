@@ -141,6 +141,11 @@ class TestPlan:
         whole = make_plan(prompts(), replace(wishes, budget=1e6), Speeds(5.0, 50.0, 5.0))
         assert whole.left_out == () and {cell.temperature for cell in whole.cells} == {0.0, 0.8}
 
+    def test_kinds_without_quick_prompts_use_what_they_have(self) -> None:
+        some = prompts(("code",)) + tuple(replace(p, quick=False) for p in prompts(("law",)))
+        plan = make_plan(some, Wishes((PLAIN_ARM, AUTO_ARM), kinds=("law",), quick=True), Speeds(10.0, 100.0, 1.0))
+        assert {cell.kind for cell in plan.cells} == {"law"}
+
     def test_a_run_that_cannot_fit_keeps_three_starts_and_two_kinds(self) -> None:
         wishes = Wishes((PLAIN_ARM, AUTO_ARM), budget=20, quick=True)
         kinds = ("edit", "code", "maths", "chat")
@@ -223,6 +228,19 @@ class TestRunner:
         clock, made = SimulatedClock(), list[SimulatedEngine]()
         run = execute(self.plan_run(cooldown=2.0), lambda: self.start(clock, made), clock)
         assert clock.slept == 2.0 * len(run.plan.cells)
+
+    def test_a_run_that_gets_slower_gives_up_kinds_and_not_starts(self) -> None:
+        clock, made = SimulatedClock(), list[SimulatedEngine]()
+        run = self.plan_run()
+        run = replace(run, plan=replace(run.plan, budget=150.0))
+        done = execute(run, lambda: self.start(clock, made), clock)
+        assert done.finished and len(made) == 3 and clock.seconds < 150
+        report = analyse(done)
+        assert row(report, "code").starts == 3 and row(report, "code").verdict == "pays"
+        assert done.plan.left_out == ("the rest of chat (slower than it seemed at first)",)
+        assert all("starts" in codes(r) for r in report.rows if r.kind == "chat" and r.arm == "auto")
+        assert row(report).starts == 3 and codes(row(report)) <= {"pool"}
+        assert len(whole_blocks(done)) == len(done.samples)
 
     def test_the_rest_of_the_time_is_estimated_from_what_was_seen(self) -> None:
         clock, made = SimulatedClock(), list[SimulatedEngine]()
@@ -311,7 +329,18 @@ class TestFlags:
         assert self.report(speedup=1.5).recommended == "on"
 
     def test_a_draft_that_was_never_used_is_noticed(self) -> None:
-        idle = replace(ANSWER, rounds_by_drafter={"none": 50}, drafted=0, verified=0, accepted=0, reached=(), kept=())
+        off = replace(ANSWER, rounds_by_drafter={"none": 50}, drafted=0, verified=0, accepted=0, reached=(), kept=())
+        assert not self.report(off).draft_unused, "switched off by time, but it works"
+        idle = replace(
+            off,
+            draft_works=False,
+            rounds_by_drafter={"none": 50},
+            drafted=0,
+            verified=0,
+            accepted=0,
+            reached=(),
+            kept=(),
+        )
         assert self.report(idle).draft_unused and not self.report().draft_unused
 
 
@@ -358,6 +387,11 @@ class TestReport:
         ]
         text = analyse(replace(run, samples=tuple(slow))).headline
         assert text.startswith("Speculation pays here for code, not for chat: ")
+
+    def test_servers_are_compared_with_each_other(self) -> None:
+        arms = (replace(PLAIN_ARM, peer="http://one"), Arm("two", "none", peer="http://two"))
+        text = analyse(simulate(World({"two": 1.25}), 1, arms)).headline
+        assert text.startswith("two makes 1.2") and "the tokens/s of http://one" in text and "all kinds" in text
 
 
 class TestFiles:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
+import subprocess
+import sys
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +16,7 @@ import pytest
 from localspec import verdicts
 from localspec.bench import storage
 from localspec.cli.main import main
+from localspec.locations import state_folder
 from tests.bigram import BigramPair
 
 PROMPTS = """
@@ -112,6 +117,29 @@ def test_a_run_writes_every_format_and_goes_on_after_a_cut(
     assert "the draft is not the one that" in capsys.readouterr().err
 
 
+def test_ctrl_c_prints_what_is_known_and_can_be_resumed(bigram: BigramPair, prompts: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    pair = [str(bigram.target), "--draft", str(bigram.draft), "--ctx", "512", "--threads", "1"]
+    words = ["bench", *pair, "--prompts", str(prompts), "--cooldown", "0.2", "--budget", "3h", "--json", str(path)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "localspec", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not path.exists() or len(storage.load(path).samples) < 4:
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "kind of text" in out and "not finished" in out and "go on with --resume" in err and "interrupted" in err
+    run = storage.load(path)
+    assert not run.finished and len(run.samples) >= 4
+    assert verdicts.read(bigram.target, bigram.draft) is None
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -122,6 +150,7 @@ def test_a_run_writes_every_format_and_goes_on_after_a_cut(
         (["x.gguf", "--temps", "nan"], "not finite"),
         (["x.gguf", "--budget", "soon"], "no time"),
         (["x.gguf", "--drafters", "tree"], "no drafter named"),
+        (["x.gguf", "--depths", "4096", "--ctx", "2048"], "needs 5632 tokens of context"),
         (["x.gguf", "--against", "vllm=/bin/true"], "not NAME=PATH"),
         (["x.gguf", "--json", "/nowhere/at/all.json"], "no folder"),
         (["compare", "one.json"], "two files"),
@@ -155,3 +184,4 @@ def test_tune_stores_a_profile(bigram: BigramPair, capsys: pytest.CaptureFixture
     known = verdicts.read(bigram.target, bigram.draft, found["device"])
     assert known is not None and known.profile["verify_seconds"] == found["verify_seconds"]
     assert {"1", "3"} <= set(found["verify_seconds"]) and found["draft_step_seconds"] > 0
+    assert len(list((state_folder() / "profiles").glob("*.json"))) == 1

@@ -66,6 +66,16 @@ def test_calibration_is_not_fooled_by_one_spike() -> None:
         assert costs.verify_seconds(rows, 0) == pytest.approx(curve_times(rows), rel=0.01)
 
 
+def test_a_plain_time_that_was_wrong_is_put_right_by_three_plain_passes() -> None:
+    costs = calibrate(lambda rows: 0.3 if rows == 1 else curve_times(rows))
+    doubts = []
+    for index in range(3):
+        costs.observe(make_round(1, 0.1, index=index + 1))
+        doubts.append(costs.target.doubted(1))
+    assert doubts == [True, True, False]
+    assert costs.plain_seconds([100]) == pytest.approx(0.1, rel=0.1)
+
+
 def test_a_spike_hardly_moves_an_estimate_and_a_lasting_change_moves_it_fully() -> None:
     costs = calibrate(curve_times)
     costs.observe(make_round(4, 10 * curve_times(4)))

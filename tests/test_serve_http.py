@@ -198,7 +198,7 @@ def test_models_health_pair_and_unknown_places(live: Live) -> None:
     ],
 )
 def test_errors_of_the_engine_have_a_status_and_no_traceback(
-    live: Live, engine: ScriptedEngine, error: Exception, status: int, code: str
+    live: Live, engine: ScriptedEngine, error: Exception, status: int, code: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for stream in (False, True):
         engine.fails.append(error)
@@ -206,6 +206,7 @@ def test_errors_of_the_engine_have_a_status_and_no_traceback(
         assert reply.status == status and reply.json["error"]["code"] == code
         assert b"Traceback" not in reply.body and b"secret" not in reply.body
     assert live.chat(max_tokens=1).status == 200
+    assert ("secret detail" in capsys.readouterr().err) == isinstance(error, ZeroDivisionError), "bugs are logged"
 
 
 def test_health_is_503_while_loading_and_the_rest_says_so() -> None:

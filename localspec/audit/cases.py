@@ -36,8 +36,13 @@ class Variant:
     speculation: SpeculationSettings
 
 
-def variants(has_draft: bool, quick: bool) -> list[Variant]:
-    """Every drafter, with short and long drafts: another length is another shape of the verifying pass."""
+def variants(has_draft: bool, quick: bool, speculates: bool = True) -> list[Variant]:
+    """Every drafter, with short and long drafts: another length is another shape of the verifying pass.
+
+    `speculates`: whether the target can have drafts at all; if not, only that `auto` leaves it alone is checked.
+    """
+    if not speculates:
+        return [Variant("auto", SpeculationSettings("auto"))]
     lengths = (2, 5) if quick else (1, 2, 4, 8)
     found = [Variant(f"model K={k}", SpeculationSettings("model", k)) for k in lengths] if has_draft else []
     found.append(Variant("lookup K=6", SpeculationSettings("lookup", 6)))

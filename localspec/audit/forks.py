@@ -90,6 +90,8 @@ def _fork(subject: Subject, plain: Answer, other: Answer, index: int, what: Comp
 
 
 def _why(fork: Fork, repeated: bool, noise: Noise) -> str:
+    if fork.kind == "near-tie" and fork.width == 1:
+        return "both tokens score alike, and the cache before them was filled in other batches"
     if fork.kind == "near-tie":
         return "both tokens score alike, and the two passes round differently"
     if fork.moved > noise.tolerance:

@@ -28,14 +28,23 @@ class Audit:
     """One audit of one loaded pair."""
 
     def __init__(
-        self, subject: Subject, *, has_draft: bool, raw: bool, quick: bool, say: Say = lambda text: None
+        self,
+        subject: Subject,
+        *,
+        has_draft: bool,
+        raw: bool,
+        quick: bool,
+        speculates: bool = True,
+        say: Say = lambda text: None,
     ) -> None:
+        """`raw`: the model has no chat template. `speculates`: whether the target can have drafts at all."""
         self._subject = subject
         self._has_draft = has_draft
+        self._speculates = speculates
         self._quick = quick
         self._say = say
         self._cases = cases(raw, quick)
-        self._variants = variants(has_draft, quick)
+        self._variants = variants(has_draft, quick, speculates)
         self._forks: list[Fork] = []
         self._faults: list[Fault] = []
         self._checks: dict[str, Check] = {}
@@ -50,8 +59,9 @@ class Audit:
         try:
             self._plain_answers()
             self._measure_noise()
-            self._rewinds()
-            if self._has_draft:
+            if self._speculates:
+                self._rewinds()
+            if self._has_draft and self._speculates:
                 self._distributions()
             self._texts()
             self._sampling()
@@ -141,9 +151,9 @@ class Audit:
 
     def _texts(self) -> None:
         for case in self._cases:
-            for variant in self._variants:
-                if self._quick and case.check in ("stops", "penalties") and variant is self._variants[0]:
-                    continue
+            # Of two model lengths the longer one is enough where cuts inside a block are the point.
+            spared = self._quick and len(self._variants) > 2 and case.check in ("stops", "penalties")
+            for variant in self._variants[spared:]:
                 self._say(f"{case.name}: {variant.name}")
                 self._compare_text(case, variant)
 

@@ -17,6 +17,7 @@ from localspec.bench.records import (
     BenchRun,
     CurvePoint,
     Drift,
+    Flag,
     Interval,
     Measurement,
     Report,
@@ -26,6 +27,8 @@ from localspec.bench.records import (
 )
 
 _KNEE = 0.02
+_FEWEST_GUESSES = 5
+"""Below this many guesses at a place of the draft their share says nothing."""
 
 _Group = tuple[str, float, int]
 """(stage, temperature, depth)"""
@@ -86,15 +89,20 @@ def start_rates(samples: Iterable[Sample], arm: str) -> dict[str, dict[int, list
 
 
 def by_start(values: Mapping[str, Mapping[int, Sequence[float]]], kind: str) -> list[float]:
-    """One number a start; in the pool each kind counts the same, and only starts with all of them count."""
+    """One number a start. In the pool each kind counts the same; kinds that lack a start others have do not count."""
     if kind != POOLED:
         return [fmean(values[kind][start]) for start in sorted(values.get(kind, {}))]
-    if not values:
+    whole = pooled_kinds(values)
+    if not whole:
         return []
-    common = set.intersection(*(set(starts) for starts in values.values()))
-    return [
-        statistics.mean_of_groups({kind: starts[start] for kind, starts in values.items()}) for start in sorted(common)
-    ]
+    common = set.intersection(*(set(values[kind]) for kind in whole))
+    return [statistics.mean_of_groups({kind: values[kind][start] for kind in whole}) for start in sorted(common)]
+
+
+def pooled_kinds(values: Mapping[str, Mapping[int, Sequence[float]]]) -> list[str]:
+    """The kinds that were measured in as many starts as any."""
+    most = max(map(len, values.values()), default=0)
+    return [kind for kind, starts in values.items() if len(starts) == most]
 
 
 def plain_drift(samples: Sequence[Sample]) -> Drift | None:
@@ -166,6 +174,11 @@ def _row(
     speedup = statistics.log_interval(paired) if paired else None
     starts = len(paired) if arm.name != PLAIN else len(speeds)
     flags = flags_of(chosen, arm, run.plan, drift, starts, bool(run.settings.get("same_file")))
+    if kind == POOLED and len(whole := pooled_kinds(ratios)) < len(ratios):
+        flags = (
+            *flags,
+            Flag("pool", f"only {', '.join(whole)} measured in every start: others do not count", blocks=False),
+        )
     stage, temperature, depth = group
     good = [sample.measured for sample in chosen if not sample.measured.error]
     verified = sum(m.verified for m in good)
@@ -207,7 +220,7 @@ def _per_position(good: Sequence[Measurement]) -> tuple[float | None, ...]:
     longest = max((len(m.reached) for m in good), default=0)
     reached = [sum(m.reached[i] for m in good if i < len(m.reached)) for i in range(longest)]
     kept = [sum(m.kept[i] for m in good if i < len(m.kept)) for i in range(longest)]
-    return tuple(k / r if r else None for k, r in zip(kept, reached, strict=True))
+    return tuple(k / r if r >= _FEWEST_GUESSES else None for k, r in zip(kept, reached, strict=True))
 
 
 def _shares(good: Sequence[Measurement]) -> dict[str, float]:
@@ -286,7 +299,7 @@ def _notes(run: BenchRun, rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _draft_unused(run: BenchRun) -> bool:
-    """Whether a draft model was there and yet no answer ever had a guess of it."""
+    """Whether a draft model was there and never guessed, not even when it was ordered to."""
     if not run.settings.get("draft") or not any(
         arm.drafter in ("auto", "model") for arm in run.plan.arms if not arm.peer
     ):
@@ -294,4 +307,5 @@ def _draft_unused(run: BenchRun) -> bool:
     drafting = [s for s in run.samples if not s.measured.error and s.cell.arm != PLAIN]
     own = {arm.name for arm in run.plan.arms if not arm.peer}
     drafting = [s for s in drafting if s.cell.arm in own]
-    return bool(drafting) and not any(s.measured.rounds_by_drafter.get("model") for s in drafting)
+    used = any(s.measured.draft_works or s.measured.rounds_by_drafter.get("model") for s in drafting)
+    return bool(drafting) and not used

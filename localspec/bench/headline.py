@@ -34,8 +34,11 @@ def headline(rows: Sequence[Row], run: BenchRun) -> str:
     pooled = pooled_row(rows)
     if pooled is None or pooled.speedup is None:
         return "Nothing to compare yet."
+    reference = next((arm.peer for arm in run.plan.arms if arm.name == PLAIN and arm.peer), "")
+    if reference:
+        return _of_servers(pooled, reference)
     kinds = [row for row in chosen if row.kind != POOLED] or chosen
-    blocking = {flag.text: None for row in kinds for flag in row.flags if flag.blocks}
+    blocking = [next((flag.text for flag in row.flags if flag.blocks), "") for row in kinds]
     speed = f"{pooled.speedup.value:.2f}x plain decoding"
     if pooled.speedup.low is not None and pooled.speedup.high is not None:
         speed += f" (95 % interval {pooled.speedup.low:.2f} to {pooled.speedup.high:.2f})"
@@ -49,8 +52,17 @@ def headline(rows: Sequence[Row], run: BenchRun) -> str:
         return f"{said}: {speed} over all kinds."
     if words["does not pay"]:
         return f"Speculation does not pay here for {_and(words['does not pay'])}: {speed} over all kinds."
-    why = f"; no verdict: {next(iter(blocking))}" if blocking else ""
+    why = f"; no verdict: {blocking[0]}" if all(blocking) else ""
     return f"No measurable gain from speculation here: {speed}{why}."
+
+
+def _of_servers(row: Row, reference: str) -> str:
+    """Two servers, neither of which is known to be plain."""
+    assert row.speedup is not None
+    said = f"{row.arm} makes {row.speedup.value:.2f}x the tokens/s of {reference}"
+    if row.speedup.low is not None and row.speedup.high is not None:
+        said += f" (95 % interval {row.speedup.low:.2f} to {row.speedup.high:.2f})"
+    return f"{said} over {row.kind}." if row.kind == POOLED else f"{said} for {row.kind}."
 
 
 def _and(words: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -54,6 +54,7 @@ class LocalEngine:
         self._drafts = drafts
         self._loaded = ""
         self._seed = seed
+        self._draft_works = False
         try:
             self.info = client.load(settings, threads)
         except BaseException:
@@ -65,8 +66,11 @@ class LocalEngine:
         """A plain and a drafted answer: page faults, calibration and the kernels of wide passes are paid for."""
         start = time.perf_counter()
         plain = self._answer(_WARM_UP, SpeculationSettings("none"), _WARM_UP_TOKENS)
-        if self._drafts or not self.info.speculation_off:
-            self._answer(_WARM_UP, SpeculationSettings("auto"), 2 * _WARM_UP_TOKENS)
+        if not self.info.speculation_off:
+            self._answer(_WARM_UP, SpeculationSettings("auto"), _WARM_UP_TOKENS)
+        if self._loaded in self._drafts and not self.info.speculation_off:
+            ordered = self._answer(_WARM_UP, SpeculationSettings("model", 3), _WARM_UP_TOKENS)
+            self._draft_works = ordered.stats.rounds_by_drafter.get("model", 0) > 0
         stats = plain.stats
         return Speeds(
             stats.tokens_per_second or 1.0,
@@ -84,7 +88,7 @@ class LocalEngine:
             _sampler(cell, self._seed),
             reuse,
         )
-        return self._timed(request)
+        return replace(self._timed(request), draft_works=self._draft_works)
 
     def close(self) -> None:
         self._client.close()

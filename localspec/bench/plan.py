@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from localspec.bench.prompts import estimated_tokens
 from localspec.bench.records import PLAIN, Arm, Cell, Plan, Prompt, Stage
@@ -70,13 +70,14 @@ class _Scope:
     sweep: tuple[Arm, ...]
     sweep_kinds: tuple[str, ...]
     sweep_starts: int
-    left_out: tuple[str, ...] = field(default=())
+    left_out: tuple[str, ...] = ()
 
 
 def make_plan(prompts: Sequence[Prompt], wishes: Wishes, speeds: Speeds) -> Plan:
     """The largest part of the wishes that fits into the budget; `left_out` says what does not."""
-    usable = [prompt for prompt in prompts if prompt.quick] if wishes.quick else list(prompts)
-    usable = [_limited(prompt, wishes) for prompt in usable or prompts]
+    wanted = [prompt for prompt in prompts if not wishes.kinds or prompt.kind in wishes.kinds]
+    short = [prompt for prompt in wanted if prompt.quick] if wishes.quick else []
+    usable = [_limited(prompt, wishes) for prompt in short or wanted]
     scope = _everything(usable, wishes)
     room = _USED * wishes.budget - speeds.elapsed - (wishes.starts - 1) * speeds.start_seconds
     for reduce in _REDUCTIONS:
@@ -87,10 +88,7 @@ def make_plan(prompts: Sequence[Prompt], wishes: Wishes, speeds: Speeds) -> Plan
             scope = smaller
     cells = tuple(_cells(usable, wishes, scope))
     if estimated_seconds(cells, usable, wishes, speeds) > room:
-        scope = replace(
-            scope,
-            left_out=(*scope.left_out, _TOO_LITTLE),
-        )
+        scope = replace(scope, left_out=(*scope.left_out, _TOO_LITTLE))
     used = {cell.prompt for cell in cells}
     return Plan(
         (*wishes.arms, *scope.sweep),
@@ -128,8 +126,6 @@ def cell_seconds(prompt: Prompt, cell: Cell, speeds: Speeds, cached: bool = Fals
 
 def _everything(prompts: Sequence[Prompt], wishes: Wishes) -> _Scope:
     kinds = tuple(dict.fromkeys(prompt.kind for prompt in prompts))
-    if wishes.kinds:
-        kinds = tuple(kind for kind in kinds if kind in wishes.kinds)
     sweep_kinds = tuple(kind for kind in _SWEEP_KINDS if kind in kinds) or kinds[:1]
     most = max(sum(prompt.kind == kind for prompt in prompts) for kind in kinds)
     return _Scope(kinds, wishes.temperatures, wishes.depths, most, wishes.sweep, sweep_kinds, wishes.starts)

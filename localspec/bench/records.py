@@ -110,6 +110,8 @@ class Measurement:
     """The program's own figure for decode tokens/s."""
     tokens_counted: bool = True
     """Whether the program said how many tokens it made; otherwise the count is a guess."""
+    draft_works: bool = True
+    """Whether the draft model guessed when it was ordered to, while warming up."""
     state: str = ""
     """Whether drafts were on or off at the end, with the reason."""
     memory_bytes: int = 0
@@ -255,7 +257,7 @@ class Report:
 
     rows: tuple[Row, ...]
     curve: tuple[CurvePoint, ...]
-    """Verify cost: seconds of a target pass by rows, at temperature 0 and no extra depth."""
+    """Verify cost: seconds of a target pass by rows, without extra depth."""
     draft_step_seconds: float | None
     drift: Drift | None
     knee: Mapping[str, int]

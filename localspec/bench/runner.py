@@ -11,8 +11,10 @@ from localspec.bench.plan import Speeds, cell_seconds
 from localspec.bench.records import Arm, BenchRun, Cell, Measurement, Prompt, Sample
 from localspec.errors import LocalspecError
 
-_PATIENCE = 1.5
-"""A run is cut when it takes so many times its budget."""
+_PATIENCE = 1.05
+"""A run is trimmed when it will take more than this many times its budget ..."""
+_EARLY_PATIENCE = 0.5
+"""... and so much more at its beginning, where a few answers say little about the rest."""
 
 
 class BenchEngine(Protocol):
@@ -80,40 +82,40 @@ def execute(
     of the run from `watch.saved`.
     """
     samples = list(whole_blocks(run))
-    missing = _missing(run, samples)
+    todo = _missing(run, samples)
     prompts = {prompt.id: prompt for prompt in run.plan.prompts}
     arms = {arm.name: arm for arm in run.plan.arms}
     began = watch.now() - max((sample.at for sample in samples), default=0.0)
-    pace = _Pace(prompts, missing)
-    engine, start = first, missing[0].start if missing else 0
+    pace = _Pace(prompts)
+    engine, before = first, None
     try:
-        for place, cell in enumerate(missing):
-            if _out_of_time(run, watch.now() - began, missing, place):
-                break
-            if engine is not None and cell.start != start:
+        while todo:
+            if before is None or before.block != todo[0].block:
+                run, todo = _trimmed(run, todo, watch.now() - began + pace.left(todo))
+            cell = todo.pop(0)
+            if engine is not None and before is not None and before.start != cell.start:
                 engine.close()
                 engine = None
             if engine is None:
                 engine = start_engine()
                 engine.warm_up()
-            start = cell.start
             last = samples[-1] if samples else None
-            watch.progress(Progress(len(samples), len(run.plan.cells), cell, last, pace.left(place)))
+            watch.progress(Progress(len(samples), len(run.plan.cells), cell, last, pace.left([cell, *todo])))
             watch.sleep(run.plan.cooldown)
             at = watch.now()
-            reuse = _reuse(run, missing, place)
-            measured = _measure(engine, cell, prompts[cell.prompt], arms[cell.arm], reuse)
+            measured = _measure(engine, cell, prompts[cell.prompt], arms[cell.arm], _reuse(run, before, cell))
             if measured.error.startswith("EngineDied"):
                 engine.close()
                 engine = None
             samples.append(Sample(cell, measured, at - began))
             pace.saw(cell, watch.now() - at)
+            before = cell
             run = replace(run, samples=tuple(samples))
             watch.saved(run)
     finally:
         if engine is not None:
             engine.close()
-    run = replace(run, samples=tuple(samples), finished=len(samples) == len(run.plan.cells))
+    run = replace(run, samples=tuple(samples), finished=True)
     watch.saved(run)
     return run
 
@@ -133,17 +135,31 @@ def _missing(run: BenchRun, samples: Sequence[Sample]) -> list[Cell]:
     return [cell for cell in run.plan.cells if cell.index not in done]
 
 
-def _out_of_time(run: BenchRun, elapsed: float, cells: Sequence[Cell], place: int) -> bool:
-    """Whether to end here: far slower than it seemed at first, and between two blocks."""
-    late = run.plan.budget > 0 and elapsed > _PATIENCE * run.plan.budget
-    return late and place > 0 and cells[place - 1].block != cells[place].block
+def _trimmed(run: BenchRun, todo: list[Cell], projected: float) -> tuple[BenchRun, list[Cell]]:
+    """Without the last kind of text (in the prompts' order) when all of it would take too long; one is always kept.
+
+    Fewer kinds over all starts say more than all kinds over fewer starts.
+    """
+    groups = list(dict.fromkeys((cell.stage, cell.kind) for cell in run.plan.cells if cell in todo))
+    patience = _PATIENCE + _EARLY_PATIENCE * len(todo) / len(run.plan.cells)
+    if not run.plan.budget or projected <= patience * run.plan.budget or len(groups) < 2:
+        return run, todo
+    order = [prompt.kind for prompt in run.plan.prompts]
+    stage, kind = max(groups, key=lambda group: (group[0] == "sweep", order.index(group[1])))
+    what = f"the rest of the sweep on {kind}" if stage == "sweep" else f"the rest of {kind}"
+    dropped = {cell.index for cell in todo if (cell.stage, cell.kind) == (stage, kind)}
+    plan = replace(
+        run.plan,
+        cells=tuple(cell for cell in run.plan.cells if cell.index not in dropped),
+        left_out=(*run.plan.left_out, f"{what} (slower than it seemed at first)"),
+    )
+    return replace(run, plan=plan), [cell for cell in todo if cell.index not in dropped]
 
 
-def _reuse(run: BenchRun, cells: Sequence[Cell], place: int) -> bool:
-    """Whether the cell before this one asked the same prompt of the same engine, and caches may be shared."""
-    if not run.plan.reuse_prompt or place == 0:
+def _reuse(run: BenchRun, before: Cell | None, cell: Cell) -> bool:
+    """Whether the cell before asked the same prompt of the same engine, and caches may be shared."""
+    if not run.plan.reuse_prompt or before is None:
         return False
-    before, cell = cells[place - 1], cells[place]
     return (before.start, before.block, before.prompt) == (cell.start, cell.block, cell.prompt)
 
 
@@ -157,16 +173,20 @@ def _measure(engine: BenchEngine, cell: Cell, prompt: Prompt, arm: Arm, reuse: b
 class _Pace:
     """How long the rest takes: the plan's estimate, corrected by how the cells so far went."""
 
-    def __init__(self, prompts: dict[str, Prompt], cells: Sequence[Cell]) -> None:
-        usual = Speeds(10.0, 100.0, 0.0)
-        self._estimates = [cell_seconds(prompts[cell.prompt], cell, usual) for cell in cells]
-        self._of = {cell.index: estimate for cell, estimate in zip(cells, self._estimates, strict=True)}
+    def __init__(self, prompts: dict[str, Prompt]) -> None:
+        self._prompts = prompts
         self._seen = self._took = 0.0
 
     def saw(self, cell: Cell, seconds: float) -> None:
-        self._seen += self._of[cell.index]
+        self._seen += self._estimate(cell)
         self._took += seconds
 
-    def left(self, place: int) -> float:
+    def left(self, cells: Sequence[Cell]) -> float:
         """Seconds; 0 before anything is known."""
-        return sum(self._estimates[place:]) * (self._took / self._seen if self._seen else 0.0)
+        return sum(map(self._estimate, cells)) * (self._took / self._seen if self._seen else 0.0)
+
+    def _estimate(self, cell: Cell) -> float:
+        return cell_seconds(self._prompts[cell.prompt], cell, _USUAL)
+
+
+_USUAL = Speeds(10.0, 100.0, 0.0)

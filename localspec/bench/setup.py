@@ -15,12 +15,16 @@ from localspec.bench.peers import LlamaServer, SpeculativeSimple
 from localspec.bench.plan import SWEEP_LENGTHS, Speeds, Wishes, make_plan
 from localspec.bench.records import PLAIN, Arm, BenchRun, Cell, Measurement, Prompt
 from localspec.bench.runner import BenchEngine
-from localspec.engine.settings import LoadSettings
+from localspec.engine.settings import DEFAULT_CONTEXT, LoadSettings
 from localspec.errors import EngineError, InvalidInput
 from localspec.session import LoadOptions
 
 if TYPE_CHECKING:
     from localspec.pairs.resolve import PairFiles
+
+
+_ROOM = 1536
+"""Tokens for a question and its answer beside the text before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,8 @@ def find_pair(asked: Asked) -> Pair | None:
 
     if asked.pair is None:
         return None
-    own = prepare(asked.pair, asked.load)
+    load = replace(asked.load, context=_context(asked))
+    own = prepare(asked.pair, load)
     settings = own.settings
     longest = max((arm.length or 0 for arm in _sweep_arms(asked, True)), default=0)
     settings = replace(settings, max_draft_length=max(settings.max_draft_length, longest))
@@ -75,11 +80,24 @@ def find_pair(asked: Asked) -> Pair | None:
     if settings.draft is not None:
         drafts[""] = DraftFile(settings.draft, settings.masked_ids, settings.shared_rows)
     for name in asked.drafts:
-        found = prepare(asked.pair, replace(asked.load, draft=name)).settings
+        found = prepare(asked.pair, replace(load, draft=name)).settings
         if found.draft is None:
             raise InvalidInput(f"no draft model is meant by {name!r}", "Name files or models: --drafts a,b")
         drafts[name] = DraftFile(found.draft, found.masked_ids, found.shared_rows)
     return Pair(own.files, settings, drafts)
+
+
+def _context(asked: Asked) -> int | None:
+    """Room for the deepest question; the usual context where that is enough."""
+    needed = max(asked.depths) + _ROOM
+    given = asked.load.context
+    if given is None:
+        return needed if needed > DEFAULT_CONTEXT else None
+    if max(asked.depths) and needed > given:
+        raise InvalidInput(
+            f"a depth of {max(asked.depths)} needs {needed} tokens of context, not {given}", "Use a larger --ctx"
+        )
+    return given
 
 
 def arms_of(asked: Asked, pair: Pair | None) -> tuple[Arm, ...]:

@@ -44,6 +44,7 @@ def audit(pair: str, **values: Any) -> int:
             has_draft=settings.draft is not None,
             raw=not session.info.has_template,
             quick=values["quick"],
+            speculates=not session.info.speculation_off,
             say=say,
         )
         result = check.run()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localspec.cli import options as cli_options
-from localspec.errors import InvalidInput, UnreadableFile
+from localspec.errors import InvalidInput, LocalspecError, UnreadableFile
 
 if TYPE_CHECKING:
     from localspec.bench.records import BenchRun, Report
@@ -153,20 +153,20 @@ def _bench(asked: Asked, values: dict[str, Any]) -> int:
     watch.saved(run)
     if not values["quiet"]:
         _say_plan(run)
-    interrupted = False
+    ended: BaseException | None = None
     try:
         run = execute(run, start, watch, first)
-    except KeyboardInterrupt:
-        interrupted, run = True, watch.run
+    except (KeyboardInterrupt, LocalspecError) as error:  # what is known by then is still worth telling
+        ended, run = error, watch.run
     finally:
         watch.end()
     report = analyse(run)
     print(text_report(run, report), end="")
     _write_files(run, report, path, values)
-    if interrupted:
-        print(f"interrupted; go on with --resume --json {path}", file=sys.stderr)
-        return 130
-    if pair is not None:
+    if ended is not None:
+        print(f"ended early; go on with --resume --json {path}", file=sys.stderr)
+        raise ended
+    if pair is not None and run.finished:
         _store(run, report, pair)
     if report.draft_unused:
         print("error: the draft model was loaded and never used", file=sys.stderr)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.bench import Minutes
+from localspec.toml_text import write_atomically
 
 if TYPE_CHECKING:
     from localspec.bench.records import BenchRun, Report
@@ -34,8 +37,11 @@ def tune(pair: str, **values: Any) -> int:
     from localspec import verdicts
     from localspec.bench.environment import device_lines
     from localspec.bench.outcome import profile_record
+    from localspec.locations import state_folder
 
-    found, run, report = _measured(pair, values)
+    with tempfile.TemporaryDirectory(prefix="localspec-tune-") as name:
+        found, run, report = _measured(pair, Path(name), values)
+        keep_profiles(Path(name), state_folder() / "profiles")
     record = profile_record(report)
     device = verdicts.device_name(found.settings.gpu_layers, device_lines())
     path = verdicts.store(found.files.target, found.files.draft, device, profile=record)
@@ -48,7 +54,14 @@ def tune(pair: str, **values: Any) -> int:
     return 0
 
 
-def _measured(pair: str, values: dict[str, Any]) -> tuple[Pair, BenchRun, Report]:
+def keep_profiles(source: Path, folder: Path) -> None:
+    """Put what an engine left in `source` in the place of the profiles that `auto` reads."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for profile in source.glob("*.json"):
+        write_atomically(folder / profile.name, profile.read_text("utf-8"))
+
+
+def _measured(pair: str, folder: Path, values: dict[str, Any]) -> tuple[Pair, BenchRun, Report]:
     from localspec.bench.analysis import analyse
     from localspec.bench.prompts import load_prompts
     from localspec.bench.runner import Clock, execute
@@ -61,6 +74,9 @@ def _measured(pair: str, values: dict[str, Any]) -> tuple[Pair, BenchRun, Report
     )  # fmt: skip
     found = find_pair(asked)
     assert found is not None
+    # An empty folder makes the engine calibrate anew, and leaves a profile that is not mixed with older ones.
+    settings = replace(found.settings, profiles=folder)
+    found = replace(found, settings=settings)
     began = time.perf_counter()
     start = starter(asked, found)
     engine = start()

@@ -44,6 +44,7 @@ _FIRST_COPY = (8, 16)  # guesses in it, whatever the risk
 _DEBT_ROUNDS = 8  # catching up is an investment in about so many rounds
 _PREFILL_ROUNDS = 60  # and reading the prompt in so many
 _REFERENCE_ROUNDS = (24, 128)  # rounds without a plain pass at most: the first time, later
+_REFERENCE_IN_DOUBT = 2  # rounds until the next one, when the last one was a surprise
 _REFERENCE_AT_LEAST = 10
 _REFERENCE_CHANGE = 1.2  # of all pass times, that a plain pass has to confirm
 _QUIET_ROUNDS = 6  # rounds without a draft until the state reads off
@@ -200,7 +201,8 @@ class AdaptiveController:
     def _wants_reference(self, situation: Situation) -> bool:
         """Whether a plain pass is due: drafts are held against it, and only making one measures it."""
         since = self._rounds - self._reference_round
-        if since >= _REFERENCE_ROUNDS[min(self._references, 1)]:
+        doubted = self.costs.target.doubted(1)
+        if since >= (_REFERENCE_IN_DOUBT if doubted else _REFERENCE_ROUNDS[min(self._references, 1)]):
             return True
         change = self.costs.target.scale(situation.position) / self._reference_scale
         return since >= _REFERENCE_AT_LEAST and not 1 / _REFERENCE_CHANGE < change < _REFERENCE_CHANGE
@@ -390,8 +392,7 @@ class AdaptiveController:
         buys = 1 + self.acceptance.chance_first(self._before)
         plain = (step + verify) / max(costs.round_seconds(1, position), 1e-9)
         return (
-            f"draft step {step * 1e3:.1f} ms + verify {verify * 1e3:.1f} ms buys {buys:.1f} tokens; "
-            f"plain {plain:.1f}"
+            f"draft step {step * 1e3:.1f} ms + verify {verify * 1e3:.1f} ms buys {buys:.1f} tokens; plain {plain:.1f}"
         )
 
     def _change(self, state: State, reason: str) -> None:

@@ -9,7 +9,6 @@ costs.plain_seconds(range(900, 950))        # what these 50 tokens would have ta
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from statistics import median_low
 from typing import TYPE_CHECKING, Any
 
 from localspec.engine.pass_times import MAX_ROWS, PassTimes
@@ -99,9 +98,7 @@ class Costs:
         else:
             self.host_row_seconds = min(host, 0.05 * self.round_seconds(1, round_.position))
         if round_.catch_up_rows:
-            self._observe_draft(
-                round_.catch_up_rows, len(round_.drafted), round_.position, round_.draft_seconds
-            )
+            self._observe_draft(round_.catch_up_rows, len(round_.drafted), round_.position, round_.draft_seconds)
 
     def observe_catch_up(self, rows: int, position: int, seconds: float) -> None:
         """Learn from a draft pass that only caught up (its share of a prefill, for example)."""
@@ -155,6 +152,7 @@ def calibrate(
 
     The callables run one pass of so many rows and return its seconds. The default budget is the larger of 2 s
     and 10 plain steps. Narrow widths come first; a width that would not fit in what is left is not timed.
+    Of several passes the shortest counts: a busy machine only ever adds time, and not the same to each width.
     """
     costs = Costs()
     time_pass(1)
@@ -174,7 +172,7 @@ def calibrate(
             seconds = time_pass(rows)
             budget -= seconds
             times.setdefault(rows, []).append(seconds)
-            costs.target.set(rows, median_low(times[rows]))
+            costs.target.set(rows, min(times[rows]))
     return costs
 
 
@@ -192,5 +190,5 @@ def calibrate_draft(
                 continue
             passes.append(time_draft_pass(rows))
             spent += passes[-1]
-            costs.draft.set(rows, median_low(passes))
+            costs.draft.set(rows, min(passes))
     return spent

@@ -117,8 +117,13 @@ class PassTimes:
             self._build()
         return surprise
 
+    def doubted(self, rows: int) -> bool:
+        """Whether the last passes of this width were surprises that have not been believed yet."""
+        level = self._levels.get(rows)
+        return level is not None and 0 < abs(level.strikes) < _STRIKES
+
     def set(self, rows: int, seconds: float) -> None:
-        """Enter a time that was measured with care (the median of several passes)."""
+        """Enter a time that was measured with care (the best of several passes)."""
         self._levels[rows] = Level(math.log(seconds), _NOISE / 4)
         self._build()
 

@@ -79,20 +79,15 @@ class Application:
 
     async def _answer(self, request: Request) -> Response:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        rules = self._options.rules
-        cors: dict[str, str] = {}
+        rules, origin, path = self._options.rules, headers.get("origin"), request.scope["path"]
+        asks_first = request.method == "OPTIONS" and origin is not None
         try:
-            gate.check_host(rules, headers.get("host"))
-            gate.check_origin(rules, headers)
-            cors = _cors(headers)
-            if request.method == "OPTIONS" and "origin" in headers:
-                return Response(status_code=204, headers=cors)
-            if request.scope["path"] != "/health":
-                gate.check_key(rules, headers.get("authorization"))
-            response = await self._route(request)(request)
+            gate.check(rules, headers, needs_key=not asks_first and path != "/health")
+            response = Response(status_code=204) if asks_first else await self._route(request)(request)
         except Problem as problem:
             response = _problem(problem)
-        response.headers.update(cors)
+        if origin is not None and gate.allowed_origin(rules, headers, origin):
+            response.headers.update(_cors(origin))
         return response
 
     def _route(self, request: Request) -> Callable[[Request], Awaitable[Response]]:
@@ -115,7 +110,7 @@ class Application:
 
     async def _health(self, request: Request) -> Response:
         state = self._host.state
-        word = {"ready": "ok", "loading": "loading"}.get(state, state)
+        word = "ok" if state == "ready" else state
         return JSONResponse({"status": word, "detail": self._host.describe()}, 200 if state == "ready" else 503)
 
     async def _metrics(self, request: Request) -> Response:
@@ -248,11 +243,8 @@ def _problem(problem: Problem) -> Response:
     return JSONResponse(problem.body, problem.status, problem.headers)
 
 
-def _cors(headers: dict[str, str]) -> dict[str, str]:
+def _cors(origin: str) -> dict[str, str]:
     """For pages that were let in; the same for a preflight and for the request itself."""
-    origin = headers.get("origin")
-    if origin is None:
-        return {}
     return {
         "Access-Control-Allow-Origin": origin,
         "Access-Control-Allow-Methods": "GET, POST",

@@ -39,11 +39,11 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def check(rules: Rules, headers: dict[str, str], path: str) -> None:
+def check(rules: Rules, headers: dict[str, str], *, needs_key: bool) -> None:
     """Raises a Problem for a request that must not be answered. `headers` have lower-case names."""
     check_host(rules, headers.get("host"))
     check_origin(rules, headers)
-    if path != "/health":
+    if needs_key:
         check_key(rules, headers.get("authorization"))
 
 

@@ -7,8 +7,10 @@ job from the job's own queue.
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
+import traceback
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,7 +18,7 @@ from typing import Protocol
 
 from localspec.engine.records import Event, Finished
 from localspec.engine.settings import GenerationRequest
-from localspec.errors import EngineDied
+from localspec.errors import EngineDied, LocalspecError
 from localspec.serve.problems import Problem
 
 
@@ -218,6 +220,8 @@ class Desk:
         self._mean_seconds += 0.2 * (took - self._mean_seconds)
 
     def _failed(self, job: Job, error: BaseException) -> None:
+        if not isinstance(error, LocalspecError):
+            traceback.print_exception(error, file=sys.stderr)  # clients only hear that something went wrong
         if isinstance(error, EngineDied):
             with self._changed:
                 self._answerer = None

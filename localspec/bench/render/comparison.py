@@ -8,7 +8,7 @@ from typing import Any
 from localspec.bench.compare import Change, Comparison
 from localspec.bench.render import figures
 from localspec.bench.render.table import aligned, markdown_table
-from localspec.terminal import one_line
+from localspec.terminal import one_line, visible
 
 SCHEMA = 1
 COLUMNS = ("kind of text", "arm", "tokens/s B/A", "95 % interval", "speedup B/A", "")
@@ -19,7 +19,7 @@ def comparison_text(found: Comparison) -> str:
     lines = [f"{what}: {one_line(a, 80)} -> {one_line(b, 80)}" for what, a, b in found.differences]
     lines += [""] if lines else []
     lines += aligned([COLUMNS, *(_cells(change) for change in found.changes)])
-    return "\n".join([*lines, "", _summary(found)]) + "\n"
+    return visible("\n".join([*lines, "", _summary(found)])) + "\n"
 
 
 def comparison_markdown(found: Comparison) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from localspec.terminal import visible
+
 SERIES_COLOURS = 6
 """Classes `s0` .. `s5` of the page's style."""
 
@@ -69,7 +71,7 @@ class Plot:
             self.point(x, y, series, f"{name}: {self.x.write(x)}, {self.y.write(y)}")
 
     def point(self, x: float, y: float, series: int, tip: str = "", radius: float = 3.5) -> None:
-        title = f"<title>{escape(tip)}</title>" if tip else ""
+        title = f"<title>{_safe(tip)}</title>" if tip else ""
         self.marks.append(
             f'<circle class="dot {_class(series)}" cx="{self.at_x(x):.1f}" cy="{self.at_y(y):.1f}" '
             f'r="{radius}">{title}</circle>'
@@ -95,26 +97,26 @@ class Plot:
         self.marks.append(_line("rule", at, _TOP, at, self.height - _BOTTOM))
         late = at > self.width - _RIGHT - 60
         place = f'class="rule-label{" end" if late else ""}" x="{at - 4 if late else at + 4:.1f}"'
-        self.marks.append(f'<text {place} y="{_TOP + 9}">{escape(label)}</text>')
+        self.marks.append(f'<text {place} y="{_TOP + 9}">{_safe(label)}</text>')
 
     def rule_y(self, y: float, label: str) -> None:
         """A horizontal reference line."""
         at = self.at_y(y)
         self.marks.append(_line("rule", self.left, at, self.width - _RIGHT, at))
         self.marks.append(
-            f'<text class="rule-label end" x="{self.width - _RIGHT}" y="{at - 4:.1f}">{escape(label)}</text>'
+            f'<text class="rule-label end" x="{self.width - _RIGHT}" y="{at - 4:.1f}">{_safe(label)}</text>'
         )
 
     def note(self, x: float, y: float, text: str) -> None:
         """Words to the right of a place."""
         self.marks.append(
-            f'<text class="value" x="{self.at_x(x) + 8:.1f}" y="{self.at_y(y) + 4:.1f}">{escape(text)}</text>'
+            f'<text class="value" x="{self.at_x(x) + 8:.1f}" y="{self.at_y(y) + 4:.1f}">{_safe(text)}</text>'
         )
 
     def svg(self) -> str:
         """The whole picture; it scales with the page."""
         parts = [
-            f'<svg viewBox="0 0 {self.width} {self.height}" role="img" aria-label="{escape(self.title)}">',
+            f'<svg viewBox="0 0 {self.width} {self.height}" role="img" aria-label="{_safe(self.title)}">',
             *self._x_axis(),
             *self._y_axis(),
             *self.marks,
@@ -128,9 +130,9 @@ class Plot:
         for tick in self.x.ticks:
             at = self.at_x(tick)
             parts.append(_line("grid", at, _TOP, at, bottom))
-            parts.append(f'<text class="tick mid" x="{at:.1f}" y="{bottom + 15}">{escape(self.x.write(tick))}</text>')
+            parts.append(f'<text class="tick mid" x="{at:.1f}" y="{bottom + 15}">{_safe(self.x.write(tick))}</text>')
         middle = (self.left + self.width - _RIGHT) / 2
-        parts.append(f'<text class="label mid" x="{middle:.0f}" y="{self.height - 8}">{escape(self.x.label)}</text>')
+        parts.append(f'<text class="label mid" x="{middle:.0f}" y="{self.height - 8}">{_safe(self.x.label)}</text>')
         return parts
 
     def _y_axis(self) -> list[str]:
@@ -139,13 +141,13 @@ class Plot:
             at = self.at_y(tick)
             parts.append(_line("grid", self.left, at, self.width - _RIGHT, at))
             parts.append(
-                f'<text class="tick end" x="{self.left - 6}" y="{at + 4:.1f}">{escape(self.y.write(tick))}</text>'
+                f'<text class="tick end" x="{self.left - 6}" y="{at + 4:.1f}">{_safe(self.y.write(tick))}</text>'
             )
         if self.y.label:
             middle = (self.height - _BOTTOM + _TOP) / 2
             parts.append(
                 f'<text class="label mid" transform="translate(13 {middle:.0f}) rotate(-90)">'
-                f"{escape(self.y.label)}</text>"
+                f"{_safe(self.y.label)}</text>"
             )
         return parts
 
@@ -162,7 +164,7 @@ def round_ticks(low: float, high: float, count: int = 6) -> list[float]:
 
 def legend(names: Sequence[str], first: int = 0) -> str:
     """Names in the colours of their series, the first of which is `first`."""
-    items = "".join(f'<span class="key {_class(i)}">{escape(name)}</span>' for i, name in enumerate(names, first))
+    items = "".join(f'<span class="key {_class(i)}">{_safe(name)}</span>' for i, name in enumerate(names, first))
     return f'<p class="legend">{items}</p>'
 
 
@@ -172,3 +174,7 @@ def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
 
 def _class(series: int) -> str:
     return f"s{series % SERIES_COLOURS}"
+
+
+def _safe(text: str) -> str:
+    return escape(visible(text))

@@ -168,6 +168,8 @@ class ChatScreen(Screen[None]):
             parts.append(f"{session.files.target.name} + {draft}")
         elif self.chat.pair:
             parts.append(self.chat.pair)
+        elif (answer := self.chat.conversation.last_answer) is not None and answer.target:
+            parts.append(f"{answer.target} + {answer.draft or 'no draft model'}")
         if title := self.chat.conversation.shown_title:
             parts.append(title)
         title_line = one_line(" · ".join(parts), max(20, self.app.size.width - 2))

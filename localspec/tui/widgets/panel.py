@@ -89,7 +89,8 @@ def panel_text(state: PanelState, width: int) -> Text:
     _acceptance(text, state, width)
     _time(text, state.reading, width)
     _context(text, state, width)
-    _settings(text, state)
+    if state.loaded:
+        _settings(text, state)
     text.rstrip()
     return text
 
@@ -114,11 +115,11 @@ def strip_text(state: PanelState, width: int) -> Text:
 def state_line(state: PanelState) -> str:
     """Whether drafts are in use, what guesses, and how long."""
     reading, speculation = state.reading, state.speculation
-    if not state.loaded:
+    if not state.loaded and not reading.tokens:
         return "speculation: no pair loaded"
     if state.impossible:
         return f"speculation off: {one_line(state.impossible)}"
-    if speculation.drafter == "none" or speculation.length == 0:
+    if state.loaded and (speculation.drafter == "none" or speculation.length == 0):
         return "speculation off: as ordered"
     if reading.rounds <= 1:
         return f"speculation on: {described(speculation)}"

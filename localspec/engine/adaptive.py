@@ -37,7 +37,7 @@ _RATE_PRIOR = 24.0  # tokens at plain speed that the long-run rate starts from
 _VALUE_WEIGHT = 4.0  # rounds that the calculated value of a draft weighs against the met ones
 _VALUE_MEMORY = 0.94  # per round
 _PROBE_MEMORY = 0.7  # a probe is news
-_OPTIMISM = 0.06  # tokens that a draft is given the benefit of the doubt for, while drafting is ahead
+_OPTIMISM = 0.12  # tokens that a draft is given the benefit of the doubt for, while drafting is ahead
 _FIRST_TRUST = 6  # guesses in a draft, until one of that length was kept whole
 _COPY_RISK = 2.0  # plain steps that a copy may lose at most, until one was kept whole
 _FIRST_COPY = (8, 16)  # guesses in it, whatever the risk
@@ -47,6 +47,7 @@ _REFERENCE_ROUNDS = (24, 128)  # rounds without a plain pass at most: the first 
 _REFERENCE_IN_DOUBT = 2  # rounds until the next one, when the last one was a surprise
 _REFERENCE_AT_LEAST = 10
 _REFERENCE_CHANGE = 1.2  # of all pass times, that a plain pass has to confirm
+_SPIKE = 1.5  # times what a round like this one takes, beyond which time is nobody's fault
 _QUIET_ROUNDS = 6  # rounds without a draft until the state reads off
 _LOOK_AHEAD = 8
 _NEGLIGIBLE = 0.02
@@ -310,7 +311,9 @@ class AdaptiveController:
         elif self._is_probe:
             self.probing.observe_probe(tokens - steps, plain, seconds)
         else:
-            self.probing.observe_draft(tokens, tokens - steps, seconds)
+            # A spike in a round with a draft is no more the draft's fault than one in a plain round.
+            ordinary = _SPIKE * self._expected_seconds(round_) / plain
+            self.probing.observe_draft(tokens, tokens - min(steps, ordinary), seconds)
             if self.state == "off":
                 self._change("on", f"on: {round_.drafter} pays again")
 
@@ -321,12 +324,22 @@ class AdaptiveController:
         counting, and the two models see to it that they are true.
         """
         self._judge(round_.confidences[: round_.verified])
-        costs, position = self.costs, round_.position
-        seconds = len(round_.drafted) * costs.draft_step_seconds(position)
-        seconds += costs.round_seconds(round_.verified + 1, position) - plain
+        steps = self._expected_seconds(round_) / plain - 1.0
         memory = _PROBE_MEMORY if self._is_probe else _VALUE_MEMORY
-        self._values[self._before].observe(self._expected, seconds / plain, memory)
-        self._pool.observe(self._expected, seconds / plain, memory)
+        self._values[self._before].observe(self._expected, steps, memory)
+        self._pool.observe(self._expected, steps, memory)
+
+    def _expected_seconds(self, round_: Round) -> float:
+        """What a round like this one takes, by the costs as they are known now.
+
+        A draft that is kept whole leaves its last guess to be read with the next one; longer debts are not its.
+        """
+        costs, position = self.costs, round_.position
+        seconds = costs.round_seconds(round_.verified + 1, position)
+        if round_.drafter == "model":
+            seconds += len(round_.drafted) * costs.draft_step_seconds(position)
+            seconds += costs.catch_up_seconds(min(2, round_.catch_up_rows), position)
+        return seconds
 
     def _observe_guesses(self, round_: Round) -> None:
         verified, accepted = round_.verified, round_.accepted

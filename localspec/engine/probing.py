@@ -17,7 +17,8 @@ _PROBE_LENGTH = 8  # guesses in a probe at most
 _FIRST_GAP = 24.0  # rounds without a draft before the first probe
 _GAP_GROWTH = 1.4
 _LONGEST_GAP = 48.0
-_LOSS_ALLOWED = 8.0  # plain steps that drafting may lose before it has to prove itself
+_LOSS_ALLOWED = 6.0  # plain steps that drafting may lose before it has to prove itself
+_CREDIT = 2.0  # plain steps that drafting starts with
 _LOSS_TRICKLE = 0.005  # of a plain step, given back per token
 _BLOCK_GAPS = 4.0
 
@@ -31,7 +32,7 @@ class Probing:
         self._gap = _FIRST_GAP
         self._elapsed = 0.0
         self._lost_seconds = 0.0
-        self._balance = 0.0
+        self._balance = _CREDIT
         self._rounds = 0
         self._blocked_until = 0
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from localspec.session import LoadOptions, Session
 
 _FEW_CPUS = 2
-_TICKS, _FEW_TICKS = 10.0, 4.0
+_TICKS, _FEW_TICKS = 10.0, 3.0
 """Looks at a running answer per second; fewer where the UI and the model share the processors."""
 _HANGUP = 129
 _INTERRUPTED = 130

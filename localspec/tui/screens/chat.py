@@ -84,7 +84,8 @@ class ChatScreen(Screen[None]):
         self._ticker: Timer | None = None
         self.memory: MemoryUse | None = None
         self._status = ""
-        self._half = False
+        self._ticks = 0
+        self._numbers_every = max(3, round(ticks_per_second / 2))
 
     def compose(self) -> ComposeResult:
         yield Static("", id="title", markup=False)
@@ -140,16 +141,16 @@ class ChatScreen(Screen[None]):
         self.say(str(error), "error" if not isinstance(error, Busy) else "warning", 10.0)
 
     def _tick(self) -> None:
-        """Text at every tick, numbers at every other one: they are the larger part of the cost."""
+        """Text at every tick, numbers more rarely: they are the larger part of the cost."""
         self.transcript.grow()
         if not self.chat.runner.busy:
             if self._ticker is not None:
                 self._ticker.pause()
             self.draw_numbers()
-        elif self._half:
+        elif self._ticks % self._numbers_every == 0:
             self.query_one(Panel).note_rate(self.chat.runner.meter.reading().rate_now)
             self.draw_numbers()
-        self._half = not self._half
+        self._ticks += 1
 
     def draw_numbers(self) -> None:
         """Bring the panel, or on narrow screens the strip, up to date."""

@@ -48,7 +48,8 @@ class EngineClient:
         self._process = self._spawn()
         assert self._process.stdin is not None and self._process.stdout is not None
         self._sender = Sender(self._process.stdin)  # type: ignore[arg-type]
-        threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
+        self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
+        self._reader.start()
 
     @property
     def pid(self) -> int:
@@ -191,13 +192,22 @@ class EngineClient:
             raise self._death() from error
 
     def _next(self) -> Any:
-        message = self._messages.get()
+        message = self._take()
         if message is None:
             self._messages.put(None)
             raise self._death()
         if isinstance(message, commands.Failed):
             raise message.error
         return message
+
+    def _take(self) -> Any:
+        """The next message, None at the end: also when a signal struck between taking that mark and using it."""
+        while True:
+            try:
+                return self._messages.get(timeout=1.0)
+            except queue.Empty:
+                if not self._reader.is_alive() and self._messages.empty():
+                    return None
 
     def _drain(self) -> None:
         """The caller left in the middle: stop, and read on to the end of that answer."""

@@ -53,7 +53,7 @@ def summary_line(stats: GenerationStats) -> str:
         parts.append(f"acceptance {stats.acceptance_rate:.0%} ({stats.accepted} of {stats.verified})")
         parts.append(f"{stats.mean_acceptance_length:.2f} tokens per target pass")
     if stats.state == "off":
-        parts.append(f"speculation {stats.reason}" if stats.reason.startswith("off") else f"speculation off: {stats.reason}")
+        parts.append(f"speculation off: {stats.reason.removeprefix('off: ')}")
     return " · ".join(parts)
 
 

@@ -183,7 +183,8 @@ def test_an_abort_inside_the_engine_shows_its_last_words(bigram: BigramPair, tmp
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM", "SIGHUP"])
 def test_the_engine_ends_with_its_parent(bigram: BigramPair, tmp_path: Path, how: str) -> None:
     program = (
-        "import sys\n"
+        "import signal, sys\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # ignored by whoever was started by nohup
         "from pathlib import Path\n"
         "from localspec.engine.client import EngineClient\n"
         "from localspec.engine.settings import *\n"

@@ -316,6 +316,8 @@ class AdaptiveController:
             self.probing.observe_draft(tokens, tokens - min(steps, ordinary), seconds)
             if self.state == "off":
                 self._change("on", f"on: {round_.drafter} pays again")
+        if self.state == "on" and round_.drafter != "none":
+            self.reason = f"on: {round_.drafter} drafts, {self.long_run_speedup:.1f}x plain lately"
 
     def _observe_value(self, round_: Round, plain: float) -> None:
         """What the draft could be expected to bring, and the plain steps it takes.

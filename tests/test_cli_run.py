@@ -325,3 +325,10 @@ def test_a_reader_that_leaves_is_no_error(endless: BigramPair) -> None:
     assert process.wait(timeout=30) == 0
     assert b"Traceback" not in process.stderr.read()
     process.stderr.close()
+
+
+def test_a_home_that_cannot_be_written_to_still_answers(bigram: BigramPair) -> None:
+    result = run(bigram, "--seed", "3", env={"XDG_STATE_HOME": "/dev/null/state"})
+    assert result.returncode == 0 and result.stdout == run(bigram, "--seed", "3").stdout
+    line = error_of(localspec("import", bigram.target, env={"XDG_DATA_HOME": "/dev/null/data"}), 2)
+    assert "/dev/null" in line

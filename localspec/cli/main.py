@@ -5,6 +5,7 @@ Each command is a module of its own that is imported when it runs; the help page
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import os
@@ -129,6 +130,8 @@ def main(argv: list[str] | None = None) -> int:
         # went away, so nobody is left to tell. Keep the interpreter's own flush quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
+    except OSError as error:
+        return _report_disk(error) if error.filename else _report_bug(error)
     except Exception as error:
         return _report_bug(error)
 
@@ -161,6 +164,14 @@ def _report_usage(error: click.ClickException) -> int:
         hint = f" See: {error.ctx.command_path} --help"
     print(f"error: {one_line(error.format_message(), 2000)}{hint}", file=sys.stderr)
     return error.exit_code if isinstance(error, click.UsageError) else 2
+
+
+def _report_disk(error: OSError) -> int:
+    """A file or folder that cannot be used, wherever that was noticed; a full disk is 5."""
+    print(f"error: {error.strerror}: {one_line(str(error.filename))}. Check the path and its rights", file=sys.stderr)
+    if wants_traceback():
+        traceback.print_exception(error, file=sys.stderr)
+    return 5 if error.errno == errno.ENOSPC else 2
 
 
 def _report_bug(error: Exception) -> int:

@@ -11,6 +11,7 @@ import os
 import queue
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -237,7 +238,11 @@ def _how(code: int | None) -> str:
 
 
 def _new_log(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:  # a home that cannot be written to is no reason to give no answer
+        folder = Path(tempfile.mkdtemp(prefix="localspec-log-"))
     for old in sorted(folder.glob("engine-*.log"))[:-_LOGS_KEPT]:
         old.unlink(missing_ok=True)
     return folder / f"engine-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.bigram import BigramPair, make_pair
+
+# Whoever starts the tests in the background may have told this process to ignore these; children would inherit it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 _FOLDERS = {
     "XDG_CONFIG_HOME": "config",

@@ -26,6 +26,8 @@ from localspec.terminal import one_line
 
 BODY_LIMIT = 4 << 20
 """Bytes of a request's body."""
+_DRAINED = 1 << 20
+"""Bytes beyond the limit that are read and dropped: a client cut off while it sends never sees the refusal."""
 BODY_SECONDS = 30.0
 """A body that takes longer to arrive is refused."""
 
@@ -225,17 +227,20 @@ async def read_body(request: Request) -> bytes:
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():
-                parts.append(part)
                 size += len(part)
-                if size > BODY_LIMIT:
-                    raise Problem(
-                        413,
-                        f"the body has more than {BODY_LIMIT:,} bytes",
-                        code="body_too_large",
-                        headers={"Connection": "close"},
-                    )
+                if size <= BODY_LIMIT:
+                    parts.append(part)
+                elif size > BODY_LIMIT + _DRAINED:
+                    break
     except TimeoutError:
         raise Problem(408, f"the body took more than {BODY_SECONDS:g} s", code="body_too_slow") from None
+    if size > BODY_LIMIT:
+        raise Problem(
+            413,
+            f"the body has more than {BODY_LIMIT:,} bytes",
+            code="body_too_large",
+            headers={"Connection": "close"},
+        )
     return b"".join(parts)
 
 

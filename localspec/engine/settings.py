@@ -210,6 +210,12 @@ class GenerationRequest:
         _require(
             not (self.grammar and self.min_tokens), "a grammar and min tokens cannot be combined", "Leave one out"
         )
+        for name, _ in self.template_arguments:
+            _require(
+                name not in ("messages", "add_generation_prompt"),
+                f"{name!r} is given to the chat template by localspec itself",
+                "Leave it out of --template-arg",
+            )
         _require(all(self.stop), "an empty stop string would stop at once", "Give at least one character")
 
 

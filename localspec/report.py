@@ -36,8 +36,10 @@ STATS_FIELDS = (
     "speedup",
     "accepted_per_position",
     "rounds_by_drafter",
+    "draft_lengths",
     "state",
     "reason",
+    "changes",
 )
 """The contract of `run --json`."""
 
@@ -85,7 +87,8 @@ def finished_json(finished: Finished, session: Session, request: GenerationReque
 
 def stats_json(stats: GenerationStats) -> dict[str, Any]:
     """Plain values; rates that are undefined are null."""
-    return _finite_object({name: getattr(stats, name) for name in STATS_FIELDS})
+    values = asdict(stats)
+    return _finite_object({name: values[name] for name in STATS_FIELDS})
 
 
 def settings_json(request: GenerationRequest, load: LoadSettings) -> dict[str, Any]:

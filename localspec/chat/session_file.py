@@ -26,7 +26,7 @@ from typing import Any, BinaryIO
 
 from localspec.chat.answer import Answer, Details, Step
 from localspec.chat.conversation import Conversation, Turn
-from localspec.engine.records import GenerationStats, Provenance, Round, Token
+from localspec.engine.records import GenerationStats, Provenance, Round, Token, stats_values
 from localspec.errors import InvalidInput, UnreadableFile
 
 SCHEMA = 1
@@ -279,14 +279,8 @@ def _stats(value: Any) -> GenerationStats | None:
     """Tolerant of fields that another version has or lacks; None when it cannot be made."""
     if not isinstance(value, dict):
         return None
-    known = {field.name for field in fields(GenerationStats)}
-    kept = {name: part for name, part in value.items() if name in known}
-    if isinstance(kept.get("accepted_per_position"), list):
-        kept["accepted_per_position"] = tuple(kept["accepted_per_position"])
-    if isinstance(kept.get("draft_lengths"), dict):
-        kept["draft_lengths"] = {int(length): count for length, count in kept["draft_lengths"].items()}
     try:
-        return GenerationStats(**kept)
+        return GenerationStats(**stats_values(value))
     except TypeError:
         return None
 

@@ -22,9 +22,10 @@ from localspec.engine.acceptance import (
     LookupAcceptance,
     ModelAcceptance,
 )
-from localspec.engine.controller import Choice, Plan, Situation, State, StateChange
+from localspec.engine.controller import Choice, Plan, Situation
 from localspec.engine.costs import Costs
 from localspec.engine.probing import Probing
+from localspec.engine.records import State, StateChange
 
 if TYPE_CHECKING:
     from localspec.engine.records import Round

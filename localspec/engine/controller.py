@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from localspec.engine.costs import Costs
-    from localspec.engine.records import Round
+    from localspec.engine.records import Round, State, StateChange
 
 Choice = Literal["none", "model", "lookup"]
-State = Literal["on", "off"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +48,6 @@ class Plan:
     """Guesses at most; for the draft model `go_on` may stop earlier. 0 with `none`."""
     reason: str
     """Why, in a few words a person can act on."""
-
-
-@dataclass(frozen=True, slots=True)
-class StateChange:
-    """Guessing was turned on or off."""
-
-    position: int
-    """Tokens in the sequence when it was."""
-    state: State
-    reason: str
 
 
 class Controller(Protocol):

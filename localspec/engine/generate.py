@@ -31,6 +31,7 @@ from localspec.engine.records import (
     Provenance,
     Round,
     RoundFinished,
+    StateChange,
 )
 from localspec.engine.sampling import Distribution, Sampler
 from localspec.engine.settings import SamplerSettings
@@ -114,6 +115,7 @@ class Generation:
         self._sampler = Sampler(sampler, banned=suppressed)
         self._grammar = grammar
         self._chance = new_chance(sampler)
+        self._past_changes: list[StateChange] = []  # of controllers that were replaced
         self._changes: list[tuple[Controller | None, Drafters | None, SamplerSettings | None]] = []
         self._stream = TextStream(vocabulary.token_bytes, limits.stop)
         self._tokens = list(prompt)
@@ -291,6 +293,7 @@ class Generation:
             self._plain_token_seconds(),
             self._controller.state,
             self._controller.reason,
+            (*self._past_changes, *self._controller.changes),
         )
         return Finished(
             self._reason, self._stream.text, tuple(self._tokens[self._prompt_length :]), stats, tail
@@ -300,6 +303,7 @@ class Generation:
         while self._changes:
             controller, drafters, sampler = self._changes.pop(0)
             if controller is not None:
+                self._past_changes += self._controller.changes
                 self._controller = controller
             if drafters is not None:
                 self._use(drafters)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal
+from collections.abc import Sequence
 
-from localspec.engine.records import GenerationStats, Provenance, Round
+from localspec.engine.records import GenerationStats, Provenance, Round, State, StateChange
 
 
 class StatsBuilder:
@@ -47,8 +47,9 @@ class StatsBuilder:
         self,
         wall_seconds: float,
         plain_token_seconds: float | None,
-        state: Literal["on", "off"],
+        state: State,
         reason: str,
+        changes: Sequence[StateChange] = (),
     ) -> GenerationStats:
         """`wall_seconds` from the request to the last token. `plain_token_seconds`: mean time of a plain
         token on this text, None when nothing measured it."""
@@ -92,6 +93,7 @@ class StatsBuilder:
             out_of_vocabulary=self._foreign,
             state=state,
             reason=reason,
+            changes=tuple(changes),
         )
 
 

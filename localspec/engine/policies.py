@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Literal
 
-from localspec.engine.controller import Plan, Situation, StateChange
-from localspec.engine.records import Round
+from localspec.engine.controller import Plan, Situation
+from localspec.engine.records import Round, StateChange
 
 
 class _Policy:

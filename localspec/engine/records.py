@@ -6,9 +6,10 @@ Times are seconds, sizes bytes, positions count tokens from the start of the seq
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from localspec.engine.sampling import Distribution
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 DrafterName = str
 """`model`, `lookup`, `none`, or the name a later drafter gives itself."""
 
+State = Literal["on", "off"]
 FinishReason = Literal["stop", "length", "stop_string", "cancelled"]
 
 
@@ -106,6 +108,17 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class StateChange:
+    """Guessing was turned on or off in the middle of an answer."""
+
+    position: int
+    """Tokens in the sequence when it was, those of the prompt included."""
+    state: State
+    reason: str
+    """Why, in words a person can act on."""
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationStats:
     """What one answer cost and gave. Rates that are undefined are None."""
 
@@ -156,10 +169,32 @@ class GenerationStats:
     """Rounds by verified draft length (0 = plain)."""
     out_of_vocabulary: int = 0
     """Guesses masked because the target does not share their id."""
-    state: Literal["on", "off"] = "off"
+    state: State = "off"
     """Whether drafts were in use at the end of the answer."""
     reason: str = ""
     """Why: in words a person can act on."""
+    changes: tuple[StateChange, ...] = ()
+    """Every time guessing was turned on or off, in order."""
+
+
+def stats_values(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `GenerationStats` in a JSON object, as the record wants them; malformed parts are left out."""
+    names = {field.name for field in fields(GenerationStats)}
+    values = {name: value for name, value in stored.items() if name in names}
+    for name, convert in _CONVERTED.items():
+        if name in values:
+            try:
+                values[name] = convert(values[name])
+            except (TypeError, ValueError, AttributeError):
+                del values[name]
+    return values
+
+
+_CONVERTED: dict[str, Callable[[Any], Any]] = {
+    "accepted_per_position": lambda shares: tuple(None if share is None else float(share) for share in shares),
+    "draft_lengths": lambda lengths: {int(length): int(rounds) for length, rounds in lengths.items()},
+    "changes": lambda changes: tuple(StateChange(**change) for change in changes),
+}
 
 
 # --- events of a generation, in the order they arrive -----------------------------------------------

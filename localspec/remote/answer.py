@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from localspec.engine.metrics import StatsBuilder
@@ -23,6 +23,7 @@ from localspec.engine.records import (
     Round,
     RoundFinished,
     Token,
+    stats_values,
 )
 from localspec.errors import EngineError
 from localspec.terminal import one_line
@@ -197,11 +198,8 @@ class AnswerReader:
 
 def _merged(made: GenerationStats, theirs: dict[str, Any]) -> GenerationStats:
     """`made` with every number that the other localspec gives, times as they were there."""
-    known = {field.name for field in fields(GenerationStats)}
-    values = {name: value for name, value in theirs.items() if name in known and _fits(getattr(made, name), value)}
-    if isinstance(values.get("accepted_per_position"), list):
-        values["accepted_per_position"] = tuple(values["accepted_per_position"])
-    return replace(made, **values)
+    values = stats_values(theirs).items()
+    return replace(made, **{name: value for name, value in values if _fits(getattr(made, name), value)})
 
 
 def _fits(ours: object, theirs: object) -> bool:
@@ -212,8 +210,8 @@ def _fits(ours: object, theirs: object) -> bool:
         return False
     if isinstance(theirs, int | float):
         return ours is None or isinstance(ours, int | float)
-    if isinstance(theirs, list):
-        return isinstance(ours, tuple) and all(isinstance(item, float | int | None) for item in theirs)
+    if isinstance(theirs, tuple):  # checked when it was converted
+        return isinstance(ours, tuple)
     if isinstance(theirs, dict):
         return isinstance(ours, dict) and all(isinstance(item, int) for item in theirs.values())
     return isinstance(theirs, str) and isinstance(ours, str)

@@ -33,33 +33,54 @@ LLAMA_LENGTHS = (3, 2, 5, 8)
 _T95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
 _DECODED = re.compile(r"decoded\s+(\d+) tokens in\s+([\d.]+) seconds")
 
-FUNCTION = """\
-def average(numbers):
-    total = 0
-    count = 0
-    for number in numbers:
-        total = total + number
-        count = count + 1
-    if count == 0:
-        raise ValueError("no numbers")
-    return total / count
+FUNCTION = '''\
+class Series:
+    """Numbers in the order in which they came."""
 
+    def __init__(self, numbers):
+        self.numbers = list(numbers)
 
-def spread(numbers):
-    middle = average(numbers)
-    total = 0
-    count = 0
-    for number in numbers:
-        total = total + (number - middle) ** 2
-        count = count + 1
-    return (total / count) ** 0.5
-"""
+    def add(self, number):
+        if not isinstance(number, (int, float)):
+            raise TypeError("not a number")
+        self.numbers.append(number)
+
+    def average(self):
+        total = 0
+        for number in self.numbers:
+            total = total + number
+        return total / len(self.numbers)
+
+    def spread(self):
+        middle = self.average()
+        total = 0
+        for number in self.numbers:
+            total = total + (number - middle) ** 2
+        return (total / len(self.numbers)) ** 0.5
+
+    def largest(self):
+        best = None
+        for number in self.numbers:
+            if best is None or number > best:
+                best = number
+        return best
+
+    def smallest(self):
+        best = None
+        for number in self.numbers:
+            if best is None or number < best:
+                best = number
+        return best
+'''
 
 LETTER = """\
 Dear Ms Okafor, thank you for your order 48213 of 14 March. The two walnut shelves (article WS-90, 129.00
-each) left our workshop in Ghent on Tuesday and should reach you in Lille on 21 March. The brass hooks
-(article BH-4, 6 pieces at 7.50) are late; they follow on 2 April. Your invoice number is 2031-77. Kind
-regards, Tom Peeters, Atelier Nord.
+each) left our workshop in Ghent on Tuesday with the carrier Vanhoof, parcel 7719-A, and should reach you at 12
+rue de la Monnaie, 59000 Lille, on 21 March. The brass hooks (article BH-4, 6 pieces at 7.50) are late; they
+follow on 2 April in parcel 7745-C. The oak stool (article OS-12, 84.00) was sold out, so we send 84.00 back to
+the card that ends in 4402. Your invoice number is 2031-77, payable until 30 April; the total is 303.00 with 21 %
+tax. Questions? Call +32 9 555 01 44 between 9 and 17 or write to orders@ateliernord.example. Kind regards, Tom
+Peeters, Atelier Nord.
 """
 
 PROMPTS = {

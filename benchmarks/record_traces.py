@@ -27,8 +27,8 @@ from localspec.machine import physical_cores
 class Recorder:
     """Both models, and the samplers of one temperature."""
 
-    def __init__(self, target: Path, draft: Path, context: int, chain: int) -> None:
-        flag, threads = CancelFlag(), physical_cores()
+    def __init__(self, target: Path, draft: Path, context: int, chain: int, threads: int) -> None:
+        flag = CancelFlag()
         weights = [Weights(path, Placement(), lambda _: None, flag) for path in (target, draft)]
         self.vocabulary = weights[0].vocabulary
         self._target = Context(weights[0], ContextSettings(context, chain + 1, threads), flag)
@@ -91,8 +91,9 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=400, help="of each answer")
     parser.add_argument("--chain", type=int, default=16, help="guesses at each position")
     parser.add_argument("--context", type=int, default=4096)
+    parser.add_argument("--threads", type=int, default=physical_cores())
     options = parser.parse_args()
-    recorder = Recorder(options.target, options.draft, options.context, options.chain)
+    recorder = Recorder(options.target, options.draft, options.context, options.chain, options.threads)
     traces: list[dict[str, object]] = []
     for kind in options.kinds:
         for temperature in options.temperatures:

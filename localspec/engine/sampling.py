@@ -227,14 +227,13 @@ def largest(row: NDArray[np.float32], count: int) -> NDArray[np.int64]:
 
 
 def confidence(row: NDArray[np.float32], token: int) -> float:
-    """About the softmax probability of `token`: entries more than 8 below the largest are left out of the
-    sum.
+    """About the softmax probability of `token`: entries more than 8 below it are left out of the sum.
 
     For the controller of a greedy draft, which needs no exact figure and cannot wait for a whole softmax.
     """
-    top = row.max()
-    near = row[row > top - np.float32(8.0)]
-    return float(math.exp(float(row[token] - top)) / np.exp(near - top).sum())
+    own = row[token]
+    near = row[row > own - np.float32(8.0)]
+    return float(1.0 / np.exp(near - own).sum())
 
 
 def _softmax(ids: NDArray[np.int64], logits: NDArray[np.float64]) -> Distribution:

@@ -65,8 +65,8 @@ def speed_of_plain(trace: Trace, profile: MachineProfile, seed: int = 0) -> floa
 
 def test_beats_the_best_fixed_setting_chosen_in_hindsight() -> None:
     paying = [row.of_best("auto") for row in comparisons() if row.profile.pays]
-    assert mean(paying) >= 1.04
-    assert min(paying) >= 0.97
+    assert mean(paying) >= 1.06
+    assert min(paying) >= 0.98
 
 
 @pytest.mark.parametrize("profile", PAYING, ids=lambda profile: profile.name)
@@ -88,7 +88,9 @@ def test_never_slower_than_plain_on_any_machine() -> None:
 
 def test_beats_the_threshold_recipe_everywhere() -> None:
     for row in comparisons():
-        assert row.policies["auto"] >= 0.985 * row.policies["recipe"], row
+        # A text that is kept whole leaves nothing to gain over eight guesses each time, the most a chain here has.
+        floor = 0.985 if row.trace == "edit 0" else 1.0
+        assert row.policies["auto"] >= floor * row.policies["recipe"], row
     assert mean(row.policies["auto"] / row.policies["recipe"] for row in comparisons()) >= 1.2
 
 

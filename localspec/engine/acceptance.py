@@ -37,10 +37,10 @@ LOOKUP_EDGES = (3, 4, 5, 6, 7, 9, 13, 21)
 _LOOKUP = (0.33, 0.42, 0.50, 0.60, 0.68, 0.76, 0.85, 0.91, 0.95)
 _LOOKUP_SPAN = 96  # matches longer than this are one
 
-_PRIOR_WEIGHT = 6.0
+_PRIOR_WEIGHT = 4.0
 _PLACE_WEIGHT = 16.0  # guesses that a place's own rate needs to weigh as much as its bin's
 _MEMORY = 0.985  # per observation of one cell
-_LOOKUP_MEMORY = 0.95
+_LOOKUP_MEMORY = 0.97
 _STEADY_STEP = 0.03
 _TREND_STEP = 0.25
 _TREND_MEMORY = 0.998

@@ -13,18 +13,19 @@ from localspec.terminal import is_terminal
 
 
 @click.command(short_help="Chat, and see speculation work")
-@click.argument("pair", required=False)
+@cli_options.optional_pair_argument
 @cli_options.url_option
 @cli_options.pair_options
 @cli_options.speculation_options
 @cli_options.sampling_options
-@cli_options.option("--system", metavar="TEXT", help="System prompt.")
+@cli_options.setting("system")
 @cli_options.option("--raw", is_flag=True, help="Send the text as it is, without the chat template.")
 @cli_options.option("--template-arg", type=cli_options.KeyValue(), multiple=True, help="Value for the chat template.")
+@cli_options.setting("theme")
 @cli_options.option("--session", metavar="NAME", help="Go on with a saved conversation: a file, a name or `last`.")
 @cli_options.option("--verbose", "-v", is_flag=True, help="Tracebacks of errors.")
 def chat(pair: str | None, **values: Any) -> int:
-    """Open the terminal UI with PAIR, or with the pair that was used last.
+    """Open the terminal UI with PAIR, with the pair of the settings, or with the one that was used last.
 
     PAIR is a pulled pair's name, a catalog name on this disk, or a GGUF file (give its draft with --draft).
     """
@@ -33,6 +34,8 @@ def chat(pair: str | None, **values: Any) -> int:
     from localspec.remote import is_url
     from localspec.tui.app import Start, run_app
 
+    if not cli_options.was_typed("pair") and (values["url"] or values["session"]):
+        pair = None  # a pair that is only a habit gives way to what was asked for
     if url := values["url"]:
         if pair is not None:
             raise click.UsageError("give a pair or --url, not both")
@@ -56,6 +59,7 @@ def chat(pair: str | None, **values: Any) -> int:
         _settings(values),
         values["system"],
         session,
+        theme=values["theme"] or "",
     )
     return run_app(start)
 

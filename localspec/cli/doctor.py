@@ -23,7 +23,7 @@ _COLOURS = {"ok": "32", "note": "36", "warning": "33", "problem": "31"}
 
 @click.command(short_help="Look for problems of this machine and this build")
 @cli_options.option("--offline", is_flag=True, help="Do not ask the hub.")
-@cli_options.option("--cache-dir", metavar="DIR", help="Folder of the model files.")
+@cli_options.cache_option
 @cli_options.output_options
 def doctor(**values: Any) -> int:
     """Look at Python, the llama.cpp build, processor, graphics cards, memory, disk, hub and terminal.

@@ -15,8 +15,10 @@ import traceback
 from types import FrameType
 
 import click
+from click.shell_completion import CompletionItem
 
 from localspec import __version__
+from localspec.cli.settings import FileDefaults
 from localspec.errors import LocalspecError
 from localspec.terminal import is_terminal, one_line
 
@@ -35,6 +37,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("localspec.cli.export:export", "The same pair in another engine"),
     "tune": ("localspec.cli.tune:tune", "Measure what drafts cost here, and keep it"),
     "audit": ("localspec.cli.audit:audit", "Is the output really the target's, here?"),
+    "config": ("localspec.cli.config:config", "Settings that stay: show, set, unset, path"),
+    "completion": ("localspec.cli.completion:completion", "The script that completes names in your shell"),
+    "bug-report": ("localspec.cli.bug_report:bug_report", "What a bug report should hold, without your texts"),
     "demo": ("localspec.cli.demo:demo", "Show the main job on a small model, no hub needed"),
     "pull": ("localspec.cli.pull:pull", "Download a target and its draft, checked before the first gigabyte"),
     "list": ("localspec.cli.list:list_pairs", "The pairs on this disk"),
@@ -65,6 +70,14 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Commands from the table: none is imported to be listed."""
+        if incomplete.startswith("-"):
+            return super(click.Group, self).shell_complete(ctx, incomplete)
+        return [
+            CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)
+        ]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
@@ -93,6 +106,7 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, "--version", prog_name="localspec")
 @click.pass_context
 def cli(ctx: click.Context) -> int | None:
+    ctx.default_map = FileDefaults()
     if ctx.invoked_subcommand is not None:
         return None
     if is_terminal(sys.stdin) and is_terminal(sys.stdout):

@@ -20,6 +20,7 @@ BYTES, KEPT = 256 << 10, 3
 """Of one file, and how many older ones stay."""
 
 log = logging.getLogger("localspec")
+log.addHandler(logging.NullHandler())  # used as a library, we print nothing
 
 
 def folder() -> Path:
@@ -29,16 +30,16 @@ def folder() -> Path:
 
 def start_logging(to: Path | None = None) -> None:
     """Write warnings and worse, and our own notes, to a file. Where that is impossible nothing is written."""
-    if log.handlers:
+    if any(isinstance(handler, SharedRotatingFile) for handler in log.handlers):
         return
     path = to or folder() / "localspec.log"
     log.setLevel(logging.INFO)
     log.propagate = False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handler: logging.Handler = SharedRotatingFile(path)
+        handler = SharedRotatingFile(path)
     except OSError:
-        handler = logging.NullHandler()
+        return
     handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(message)s"))
     log.addHandler(handler)
     logging.raiseExceptions = False  # a full disk must not put tracebacks on the terminal
@@ -100,6 +101,13 @@ def _alone(path: Path) -> Iterator[bool]:
         yield False
         return
     try:
+        yield _locked(handle)
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    try:
         if sys.platform == "win32":
             import msvcrt
 
@@ -108,8 +116,6 @@ def _alone(path: Path) -> Iterator[bool]:
             import fcntl
 
             fcntl.flock(handle, fcntl.LOCK_EX)
-        yield True
     except OSError:
-        yield False
-    finally:
-        os.close(handle)
+        return False
+    return True

@@ -31,6 +31,7 @@ from localspec.engine.settings import (
 )
 from localspec.engine.wire import Sender, receive
 from localspec.errors import EngineDied, EngineError, LocalspecError
+from localspec.logs import log
 
 _LOGS_KEPT = 5
 _CLOSE_SECONDS = 3.0
@@ -220,6 +221,7 @@ class EngineClient:
     def _death(self) -> EngineDied:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
+        log.warning("engine process %d ended: %s; log: %s", self.pid, _how(self._process.returncode), self.log_path.name)
         last = " | ".join(self.log_tail(2))
         said = f"; its last words: {last}" if last else ""
         return EngineDied(

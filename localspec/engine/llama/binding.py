@@ -12,6 +12,7 @@ from typing import Any
 from localspec.errors import EngineError
 
 LOG_LINES_KEPT = 400
+LOG_BYTES_KEPT = 1 << 20
 _DEBUG_LEVEL = 4
 
 log_lines: deque[str] = deque(maxlen=LOG_LINES_KEPT)
@@ -64,12 +65,20 @@ def _load() -> Any:
 def _on_log(level: int, text: bytes | None, _: object) -> None:
     if level == _DEBUG_LEVEL or not text:
         return
-    if _mirror_fd is not None:
-        with contextlib.suppress(OSError):  # a full disk must not end an answer
-            os.write(_mirror_fd, text)
     line = text.decode("utf-8", "replace").rstrip("\n")
     if line.strip(". "):
         log_lines.append(line)
+    if _mirror_fd is not None:
+        with contextlib.suppress(OSError):  # a full disk must not end an answer
+            _keep_small(_mirror_fd)
+            os.write(_mirror_fd, text)
+
+
+def _keep_small(fd: int) -> None:
+    """A log file that has grown too long begins anew with the lines that are still in memory."""
+    if os.fstat(fd).st_size > LOG_BYTES_KEPT:
+        os.ftruncate(fd, 0)
+        os.write(fd, ("\n".join([*log_lines][:-1]) + "\n").encode())
 
 
 REQUIRED_NAMES = (

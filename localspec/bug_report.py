@@ -17,9 +17,12 @@ from pathlib import Path
 
 from localspec import __version__, logs
 
-_PACKAGES = ("llama-cpp-python", "huggingface-hub", "textual", "gguf", "numpy", "click", "psutil", "starlette", "uvicorn")
+_PACKAGES = (
+    *("llama-cpp-python", "huggingface-hub", "textual", "gguf", "numpy", "click", "psutil"),
+    *("starlette", "uvicorn"),
+)
 _SHOWN_VARIABLES = re.compile(
-    r"HF_HUB_(OFFLINE|DISABLE_\w+)|CUDA_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|GGML_\w+|NO_COLOR|FORCE_COLOR|TERM|LANG|LC_ALL"
+    r"HF_HUB_(OFFLINE|DISABLE_\w+)|(CUDA|HIP)_VISIBLE_DEVICES|GGML_\w+|NO_COLOR|FORCE_COLOR|TERM|LANG|LC_ALL"
 )
 _NAMED_VARIABLES = re.compile(r"(LOCALSPEC|HF|HUGGING|LLAMA|XDG)_\w+|https?_proxy", re.IGNORECASE)
 _SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASSWORD", re.IGNORECASE)

@@ -44,6 +44,9 @@ def change(file: Path, key: str, value: Any) -> None:
     Raises UnreadableFile when the file is damaged: it is left as it is.
     """
     before = read(file)
+    table = key.rpartition(".")[0]
+    if not isinstance(before.get(table, {}), Mapping):
+        raise InvalidInput(f"{table} in {file} is a value, and has to be a table", f"Write a line [{table}] instead")
     text = _edited(_text(file), key, value)
     if tomllib.loads(text) != _changed(before, key, value):
         raise InvalidInput(f"{file} is written in a way that {key} cannot be changed in", "Change it in an editor")

@@ -47,7 +47,7 @@ def start_logging(to: Path | None = None) -> None:
 
 def frames_of(error: BaseException) -> str:
     """Kinds of error and places in the source, without any text that came from a person."""
-    lines = []
+    lines: list[str] = []
     cause: BaseException | None = error
     while cause is not None and len(lines) < 60:
         lines.append(f"{type(cause).__module__}.{type(cause).__name__}")

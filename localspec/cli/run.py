@@ -45,7 +45,8 @@ def run(pair: str | None, prompt: str | None, **values: Any) -> int:
     """Answer PROMPT with PAIR and print the answer on stdout.
 
     PAIR is a pulled pair's name, a catalog name on this disk, or a GGUF file (give its draft with --draft).
-    It may be left out, or `-`, when a pipe brings the prompt and the setting `pair` names one. PROMPT `-`, or none while a pipe stands in for it, is read from stdin.
+    It may be left out, or `-`, when a pipe brings the prompt and the setting `pair` names one.
+    PROMPT `-`, or none while a pipe stands in for it, is read from stdin.
     """
     from localspec.report import finished_json, run_json, summary_line
     from localspec.session import open_session

@@ -92,7 +92,8 @@ class Setting:
         """The value of the file, as click is to get it. Raises InvalidInput."""
         kinds = _KINDS.get(type(self.type), (str,))
         if type(value) not in kinds or (isinstance(value, str) and "\0" in value):
-            raise InvalidInput(f"{self.key} cannot be {one_line(repr(value))}: not {_kind_text(self.type)}", f"It is: {self.help}")
+            what = f"{self.key} cannot be {one_line(repr(value))}: not {_kind_text(self.type)}"
+            raise InvalidInput(what, f"It is: {self.help}")
         try:
             converted = self.type.convert(value, None, None)
         except click.BadParameter as error:
@@ -180,9 +181,7 @@ KNOWN: dict[str, Setting] = {
             ("-k",),
             check=_length,
         ),
-        Setting(
-            "ctx", _INT, "Tokens of context (default: min(8192, trained)).", metavar="N", check=_load("context")
-        ),
+        Setting("ctx", _INT, "Tokens of context (default: min(8192, trained)).", metavar="N", check=_load("context")),
         Setting("threads", _INT, "Threads (default: physical cores).", metavar="N", check=_load("threads")),
         Setting("gpu-layers", AutoNumber(), "Layers of the target on the GPU.", "auto"),
         Setting("draft-gpu-layers", AutoNumber(), "Layers of the draft on the GPU.", "auto"),

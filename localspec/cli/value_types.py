@@ -26,9 +26,7 @@ class KeyValue(click.ParamType[Any]):
 
     name = "k=v"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, object]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, object]:
         if isinstance(value, tuple):
             return value
         key, equals, text = str(value).partition("=")
@@ -42,9 +40,7 @@ class LogitBias(click.ParamType[Any]):
 
     name = "id=bias"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, float]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, float]:
         if isinstance(value, tuple):
             return value
         token, _, bias = str(value).partition("=")

@@ -221,11 +221,12 @@ class EngineClient:
     def _death(self) -> EngineDied:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
-        log.warning("engine process %d ended: %s; log: %s", self.pid, _how(self._process.returncode), self.log_path.name)
+        how = _how(self._process.returncode)
+        log.warning("engine process %d ended: %s; log: %s", self.pid, how, self.log_path.name)
         last = " | ".join(self.log_tail(2))
         said = f"; its last words: {last}" if last else ""
         return EngineDied(
-            f"the engine's process ended ({_how(self._process.returncode)}){said}",
+            f"the engine's process ended ({how}){said}",
             f"Try again with --no-draft; log: {self.log_path}",
         )
 

@@ -29,6 +29,7 @@ _SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASSWORD", re.IGNORECASE)
 _SECRETS = re.compile(r"\b(hf_\w{6,}|sk-[\w-]{6,}|gh[pousr]_\w{10,})|(?<=Bearer )\S+|(?<=//)[^/@\s]+(?=@)")
 _HOMES = re.compile(r"(/home/|/Users/|[A-Za-z]:\\+Users\\+)[^/\\\s\"']+")
 _NATIVE = re.compile(r"~?(llama|ggml|llm|gguf|load|print|create|init|sched|graph|build|common|set)\w*(::\w+)?: ")
+_NOISE = ("llama_graph_n_input_tensors", "graph_reserve")
 _FRAME = re.compile(r'  File "([^"]+)", line (\d+), in (\w+)')
 _ERROR = re.compile(r"((?:\w+\.)*\w+(?:Error|Exception|Died|Input|Interrupt)): ")
 _OWN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ \d+ (INFO|WARNING|ERROR) |[\w.]+$|    [\w./-]+:\d+ \S+$")
@@ -95,6 +96,8 @@ def own_lines(text: str, count: int = 40) -> list[str]:
 
 
 def _engine_line(line: str) -> str | None:
+    if line.startswith(_NOISE):
+        return None
     if _NATIVE.match(line):
         # A grammar is the person's own, and libllama quotes it.
         return line[:300] if "grammar" not in line else line.partition(": ")[0] + ": [about a grammar]"

@@ -66,7 +66,7 @@ def test_nothing_private_is_in_it(
     assert re.search(r"^localspec \d", text, re.M) and "llama-cpp-python 0.3" in text
     assert "temp = 0.25 (file)" in text and "pair = ~/target.gguf (file)" in text and "system = (" in text
     assert "HF_TOKEN = (set)" in text and re.search(r"run ended with 0 after [\d.]+ s$", text, re.M)
-    assert "run ended with 2 after" in text and "ok       memory" in text and "print_info: " in text
+    assert "run ended with 2 after" in text and "ok       memory" in text and "llama_context: n_ctx" in text
     assert main(["bug-report"]) == 0
     written = Path(capfd.readouterr().out.strip())
     assert written.suffix == ".md" and written.read_text().startswith("# Bug report of localspec")

@@ -103,7 +103,7 @@ def _built(flag: str, pattern: str, arguments: argparse.Namespace) -> Path:
     folder = BUILD / flag.strip("-")
     shutil.rmtree(folder, ignore_errors=True)
     python = _tools(arguments, "build")
-    _run(python, "-m", "build", flag, "--outdir", folder, ROOT)
+    _run(python, "-P", "-m", "build", flag, "--outdir", folder, ROOT)
     (made,) = folder.glob(pattern)
     return Path(shutil.copy2(made, DIST / made.name))
 
@@ -314,9 +314,9 @@ def _environment(name: str, fresh: bool) -> Path:
 
 def _tools(arguments: argparse.Namespace, module: str) -> Path:
     """A Python that has the module: this one if it has, else one of our own."""
-    import importlib.util
-
-    if importlib.util.find_spec(module) is not None and Path(sys.prefix) != Path(sys.base_prefix):
+    # In a process of its own, and with -P: this folder and build/ would pass for the module.
+    probe = [sys.executable, "-P", "-c", f"import {module}.__main__"]
+    if subprocess.run(probe, capture_output=True).returncode == 0:
         return Path(sys.executable)
     python = _environment("tools-env", arguments.fresh)
     _run(python, "-m", "pip", "install", "--quiet", module)

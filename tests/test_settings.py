@@ -247,3 +247,34 @@ def test_several_places_for_the_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.default_pair() == "of-the-file"
     monkeypatch.setenv("LOCALSPEC_PAIR", "of-the-environment")
     assert settings.default_pair() == "of-the-environment"
+
+
+def test_the_interface_obeys_the_file(
+    bigram: BigramPair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from localspec.chat.preferences import PreferenceFile, Preferences
+    from localspec.engine.settings import SamplerSettings
+    from localspec.pairs.hf_cache import cache_folder
+    from localspec.tui import app
+
+    started: list[app.Start] = []
+    monkeypatch.setattr("localspec.cli.chat.is_terminal", lambda stream: True)
+    monkeypatch.setattr(app, "run_app", lambda start: started.append(start) or 0)
+    monkeypatch.setenv("HF_HUB_CACHE", "elsewhere")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    PreferenceFile().write(Preferences(sampler=SamplerSettings(temperature=0.1, top_k=3), system="of the last time"))
+    write(
+        f"pair = {str(bigram.target)!r}\ntheme = 'nord'\ntemp = 0.7\ndrafter = 'lookup'\nsystem = 'be brief'\n"
+        f"cache-dir = {str(tmp_path / 'models')!r}\noffline = true\nctx = 400\n"
+    )
+    assert main(["chat"]) == 0, capsys.readouterr().err
+    (start,) = started
+    assert (start.pair, start.theme, start.system) == (str(bigram.target), "nord", "be brief")
+    assert start.options is not None and start.options.context == 400 and start.options.offline
+    assert start.settings is not None and start.settings.speculation.drafter == "lookup"
+    sampler = start.settings.sampler
+    assert (sampler.temperature, sampler.top_k) == (0.7, 3)  # the file's, and what was used last
+    assert cache_folder() == tmp_path / "models"
+    assert main(["chat", "--url", "localhost:1", "--temp", "0.2"]) == 0
+    assert started[1].pair == "http://localhost:1" and started[1].settings is not None
+    assert started[1].settings.sampler.temperature == 0.2

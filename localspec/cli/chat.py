@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ def chat(pair: str | None, **values: Any) -> int:
         cli_options.refuse_loading_options()
         pair = url if is_url(url) else f"http://{url}"
     options = cli_options.load_options(values)
+    _for_every_screen(values)
     if pair is not None and not is_url(pair):
         from localspec.session import find
 
@@ -62,6 +64,14 @@ def chat(pair: str | None, **values: Any) -> int:
         theme=values["theme"] or "",
     )
     return run_app(start)
+
+
+def _for_every_screen(values: dict[str, Any]) -> None:
+    """Pulls, lists and benchmarks inside the UI use the same folder and the same network as the pair itself."""
+    if values["cache_dir"]:
+        os.environ["HF_HUB_CACHE"] = str(Path(values["cache_dir"]).expanduser().absolute())
+    if values["offline"]:
+        os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 def _settings(values: dict[str, Any]) -> Any:

@@ -82,6 +82,17 @@ def test_fish_and_zsh_get_help_with_each_command(tmp_path: Path) -> None:
         assert done.stdout.startswith(line), (shell, done)
 
 
+def test_fish_completes(tmp_path: Path) -> None:
+    shell = shutil.which("fish")
+    if shell is None:
+        pytest.skip("no fish here")
+    (tmp_path / "localspec.fish").write_text(script("fish"))
+    save_pair("my-pair")
+    inside = f'source {tmp_path}/localspec.fish; complete -C "localspec run my"; complete -C "localspec be"'
+    done = subprocess.run([shell, "--no-config", "-c", inside], capture_output=True, text=True, env=program(tmp_path))
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == ["my-pair", "bench"], done
+
+
 def test_powershell_gets_the_completer_of_the_command(tmp_path: Path) -> None:
     text = script("powershell")
     assert "Register-ArgumentCompleter -Native -CommandName localspec" in text

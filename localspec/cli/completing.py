@@ -22,7 +22,7 @@ _PLAIN = re.compile(r"[\w.+:/@-]+")
 
 def pair_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """Pulled pairs, and files: any command that takes a pair takes a path."""
-    return _with_files([name for name in _pairs() if name.startswith(incomplete)])
+    return _with_files([name for name in _pairs() if name.startswith(incomplete)], incomplete)
 
 
 def only_pair_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
@@ -33,12 +33,12 @@ def only_pair_names(ctx: click.Context, param: click.Parameter, incomplete: str)
 def model_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """What `--draft` may be."""
     names = ["auto", "none", *_catalog()]
-    return _with_files([name for name in names if name.startswith(incomplete)])
+    return _with_files([name for name in names if name.startswith(incomplete)], incomplete)
 
 
 def catalog_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """What can be pulled."""
-    return _with_files([name for name in _catalog() if name.startswith(incomplete)])
+    return _with_files([name for name in _catalog() if name.startswith(incomplete)], incomplete)
 
 
 def setting_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
@@ -48,9 +48,9 @@ def setting_keys(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     return [CompletionItem(key, help=known.help) for key, known in KNOWN.items() if key.startswith(incomplete)]
 
 
-def _with_files(names: list[str]) -> list[CompletionItem[str]]:
+def _with_files(names: list[str], incomplete: str) -> list[CompletionItem[str]]:
     # Files first: bash's script empties its list at this mark, and asks for files when the list stays empty.
-    return [CompletionItem("", "file"), *map(CompletionItem, names)]
+    return [CompletionItem(incomplete, "file"), *map(CompletionItem, names)]
 
 
 def _pairs() -> list[str]:

@@ -23,6 +23,6 @@ class Localspec < Formula
 
   test do
     assert_match version.to_s, shell_output("#{bin}/localspec --version")
-    assert_match "\"schema\": 1", shell_output("#{bin}/localspec doctor --offline --json", 0)
+    assert_match "qwen2.5-7b", shell_output("#{bin}/localspec catalog qwen2.5-7b")
   end
 end

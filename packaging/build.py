@@ -128,22 +128,22 @@ def _app_folder(arguments: argparse.Namespace) -> Path:
     """Run PyInstaller on localspec as it was installed from its wheel."""
     made = DIST / "app" / "localspec"
     stamp = made / ".made-from"
-    package = _built("--wheel", "*.whl", arguments)
-    digest = _sha256(package)
+    package, llama = _built("--wheel", "*.whl", arguments), _portable_wheel(arguments)
+    digest = "".join(map(_sha256, (package, llama, HERE / "localspec.spec", HERE / "entry.py")))
     if stamp.exists() and stamp.read_text() == digest and not arguments.fresh:
         return made
-    llama = _portable_wheel(arguments)
     python = _environment("app-env", arguments.fresh)
     _run(python, "-m", "pip", "install", "--quiet", llama, f"{package}[server]", "pyinstaller>=6.16,<7", "certifi")
-    _run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", package)
+    _run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", package, llama)
     site = subprocess.check_output(
         [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
     ).strip()
     settings = {"LOCALSPEC_BUILD_SITE": site, "LOCALSPEC_BUILD_METADATA": " ".join(METADATA)}
+    # Away from the checkout, and with -P: what is packed has to be what the wheel installed.
     _run(
-        python, "-m", "PyInstaller", "--noconfirm", "--log-level", "WARN",
+        python, "-P", "-m", "PyInstaller", "--noconfirm", "--log-level", "WARN",
         "--distpath", DIST / "app", "--workpath", BUILD / "pyinstaller", HERE / "localspec.spec",
-        environment=settings,
+        environment=settings, folder=BUILD,
     )  # fmt: skip
     stamp.write_text(digest)
     return made
@@ -339,8 +339,8 @@ def _our_modules() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(ROOT)}
 
 
-def _run(*command: str | Path, environment: dict[str, str] | None = None) -> None:
-    subprocess.run(list(map(str, command)), check=True, cwd=ROOT, env=os.environ | (environment or {}))
+def _run(*command: str | Path, environment: dict[str, str] | None = None, folder: Path = ROOT) -> None:
+    subprocess.run(list(map(str, command)), check=True, cwd=folder, env=os.environ | (environment or {}))
 
 
 def _sha256(path: Path) -> str:

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-long check lint types help
+.PHONY: demo test test-long check lint types help package
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -21,10 +21,13 @@ test-long: $(STAMP) ## full sizes, soaks and fuzzers
 check: lint types test ## what CI asks
 
 lint: $(STAMP) ## ruff
-	$(BIN)/ruff check localspec tests
+	$(BIN)/ruff check localspec tests packaging
 
 types: $(STAMP) ## mypy, strict
 	$(BIN)/mypy
+
+package: $(STAMP) ## wheel, sdist, app folder and Debian package, into dist/ (compiles llama.cpp once)
+	$(BIN)/python packaging/build.py all
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

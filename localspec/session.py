@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from localspec import logs
 from localspec.engine.settings import (
     AUTO_DRAFT_LENGTH,
     GenerationRequest,
@@ -199,7 +200,7 @@ def open_session(
     if is_url(pair):
         return open_remote(pair, on_client)
     prepared = prepare(pair, options)
-    client = EngineClient(state_folder() / "log")
+    client = EngineClient(logs.folder())
     if on_client is not None:
         on_client(client)
     try:

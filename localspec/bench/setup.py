@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from localspec import logs
 from localspec.bench.endpoint import Endpoint
 from localspec.bench.local_engine import DraftFile, LocalEngine
 from localspec.bench.peers import LlamaServer, SpeculativeSimple
@@ -209,10 +210,9 @@ class Ensemble:
 
 def _local(pair: Pair, seed: int) -> LocalEngine:
     from localspec.engine.client import EngineClient
-    from localspec.locations import state_folder
     from localspec.machine import physical_cores
 
-    client = EngineClient(state_folder() / "log")
+    client = EngineClient(logs.folder())
     return LocalEngine(client, pair.settings, physical_cores(), pair.drafts, seed)
 
 

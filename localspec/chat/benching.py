@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -14,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from localspec.engine import child
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +45,13 @@ class BenchJob:
         self._tell = tell
         self._folder = tempfile.TemporaryDirectory(prefix="localspec-bench-")
         self._file = Path(self._folder.name) / "bench.json"
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "localspec",
-            "bench",
-            *arguments,
-            "--quick",
-            "--json",
-            str(self._file),
-        ]
-        package = str(Path(__file__).resolve().parents[2])
-        paths = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env=os.environ | {"PYTHONPATH": paths, "PYTHONUTF8": "1", "NO_COLOR": "1"},
-        )  # fmt: skip
+            child.command("localspec", "bench", *arguments, "--quick", "--json", str(self._file)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=child.environment() | {"NO_COLOR": "1"},
+        )
         threading.Thread(target=self._read, name="localspec-bench", daemon=True).start()
 
     def stop(self) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Is the output really the target's, here?")
-@click.argument("pair")
+@cli_options.pair_argument
 @cli_options.pair_options
 @click.option("--quick", is_flag=True, help="Under two minutes: fewer texts, drafters and lengths.")
 @cli_options.output_options

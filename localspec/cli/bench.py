@@ -184,6 +184,10 @@ def _asked(pair: str | None, values: dict[str, Any]) -> Asked:
     if wrong:
         raise InvalidInput(f"no drafter named {wrong[0]!r}", "Use model or lookup")
     peers = tuple(parse_peer(text) for text in values["against"])
+    if pair is None and not values["urls"]:
+        from localspec.cli.settings import default_pair
+
+        pair = default_pair()
     if pair is None and (peers or not values["urls"]):
         raise click.UsageError("no pair given. Name one, or measure a server with --url")
     values = values | {"no_draft": False, "drafter": "auto", "draft_length": None}

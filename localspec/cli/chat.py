@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,18 +14,19 @@ from localspec.terminal import is_terminal
 
 
 @click.command(short_help="Chat, and see speculation work")
-@click.argument("pair", required=False)
+@cli_options.optional_pair_argument
 @cli_options.url_option
 @cli_options.pair_options
 @cli_options.speculation_options
 @cli_options.sampling_options
-@cli_options.option("--system", metavar="TEXT", help="System prompt.")
+@cli_options.setting("system")
 @cli_options.option("--raw", is_flag=True, help="Send the text as it is, without the chat template.")
 @cli_options.option("--template-arg", type=cli_options.KeyValue(), multiple=True, help="Value for the chat template.")
+@cli_options.setting("theme")
 @cli_options.option("--session", metavar="NAME", help="Go on with a saved conversation: a file, a name or `last`.")
 @cli_options.option("--verbose", "-v", is_flag=True, help="Tracebacks of errors.")
 def chat(pair: str | None, **values: Any) -> int:
-    """Open the terminal UI with PAIR, or with the pair that was used last.
+    """Open the terminal UI with PAIR, with the pair of the settings, or with the one that was used last.
 
     PAIR is a pulled pair's name, a catalog name on this disk, or a GGUF file (give its draft with --draft).
     """
@@ -33,12 +35,15 @@ def chat(pair: str | None, **values: Any) -> int:
     from localspec.remote import is_url
     from localspec.tui.app import Start, run_app
 
+    if not cli_options.was_typed("pair") and (values["url"] or values["session"]):
+        pair = None  # a pair that is only a habit gives way to what was asked for
     if url := values["url"]:
         if pair is not None:
             raise click.UsageError("give a pair or --url, not both")
         cli_options.refuse_loading_options()
         pair = url if is_url(url) else f"http://{url}"
     options = cli_options.load_options(values)
+    _for_every_screen(values)
     if pair is not None and not is_url(pair):
         from localspec.session import find
 
@@ -56,8 +61,17 @@ def chat(pair: str | None, **values: Any) -> int:
         _settings(values),
         values["system"],
         session,
+        theme=values["theme"] or "",
     )
     return run_app(start)
+
+
+def _for_every_screen(values: dict[str, Any]) -> None:
+    """Pulls, lists and benchmarks inside the UI use the same folder and the same network as the pair itself."""
+    if values["cache_dir"]:
+        os.environ["HF_HUB_CACHE"] = str(Path(values["cache_dir"]).expanduser().absolute())
+    if values["offline"]:
+        os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 def _settings(values: dict[str, Any]) -> Any:

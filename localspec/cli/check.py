@@ -34,7 +34,7 @@ _SUMMARY = {
 @cli_options.option("--draft", "named_draft", metavar="D", help="The same as the second argument.")
 @cli_options.option("--all", "every", is_flag=True, help="Every model on this disk as a draft, one line each.")
 @cli_options.option("--force", is_flag=True, help="Exit 0 although the draft is larger than its target.")
-@cli_options.option("--cache-dir", metavar="DIR", help="Folder of the model files.")
+@cli_options.cache_option
 @cli_options.output_options
 def check(target: str, draft: str | None, **values: Any) -> int:
     """Report whether DRAFT may guess for TARGET: every rule, what it found, and what that means.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from localspec.cli import options as cli_options
+from localspec.cli.settings import file_error
 from localspec.terminal import one_line, wants_colour
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _COLOURS = {"ok": "32", "note": "36", "warning": "33", "problem": "31"}
 
 @click.command(short_help="Look for problems of this machine and this build")
 @cli_options.option("--offline", is_flag=True, help="Do not ask the hub.")
-@cli_options.option("--cache-dir", metavar="DIR", help="Folder of the model files.")
+@cli_options.cache_option
 @cli_options.output_options
 def doctor(**values: Any) -> int:
     """Look at Python, the llama.cpp build, processor, graphics cards, memory, disk, hub and terminal.
@@ -35,6 +36,8 @@ def doctor(**values: Any) -> int:
 
     folder = Path(values["cache_dir"]) if values["cache_dir"] else None
     facts = gather(values["offline"], folder)
+    if wrong := file_error():
+        facts = replace(facts, settings_error=wrong.message, settings_fix=wrong.hint)
     findings = examine(facts)
     if values["as_json"]:
         print(json.dumps(report(facts, findings), ensure_ascii=False))

@@ -29,7 +29,7 @@ SCHEMA = 1
 @cli_options.option("--prompts", metavar="FILE", type=click.Path(path_type=Path), help="As for bench.")
 @cli_options.option("--ctx", type=int, default=4096, metavar="N", help="Tokens of context.")
 @cli_options.option("--threads", type=int, metavar="N", help="Threads (default: physical cores).")
-@cli_options.option("--cache-dir", metavar="DIR", help="Folder of the model files.")
+@cli_options.cache_option
 @cli_options.output_options
 def draft_ladder(target: str, draft: str, **values: Any) -> int:
     """Make or take each quantization of DRAFT, measure it with TARGET on the bench prompts, and rank them.

@@ -20,7 +20,7 @@ FORMATS = ("llama-server", "llama-cli", "vllm", "sglang", "tensorrt-llm", "lmstu
 
 
 @click.command(short_help="The same pair in another engine")
-@click.argument("pair")
+@cli_options.pair_argument
 @cli_options.option("--to", "to_format", type=click.Choice(FORMATS), required=True, help="The other engine.")
 @cli_options.option("--out", type=click.Path(dir_okay=False), help="Write it to this file instead of stdout.")
 @cli_options.option("--engine", metavar="PROGRAM", help="A llama-server or llama-cli to ask for its flags.")

@@ -24,7 +24,7 @@ _COLOURS = {"target": "34", "draft": "32", "program": "37"}
 
 
 @click.command(short_help="Show where a pair goes in memory, and whether it fits")
-@click.argument("pair")
+@cli_options.pair_argument
 @cli_options.option("--draft", metavar="D", help="Draft model: a file, a name, `auto` or `none`.")
 @cli_options.option("--ctx", type=click.IntRange(16), metavar="N", help="Tokens of context (an order).")
 @cli_options.option("--cache-type", metavar="T", help="Element type of the KV caches (an order).")
@@ -41,7 +41,7 @@ _COLOURS = {"target": "34", "draft": "32", "program": "37"}
 @cli_options.option(
     "--device", "devices", multiple=True, metavar="SIZE", help="What if there were a GPU of this size."
 )
-@cli_options.option("--cache-dir", metavar="DIR", help="Folder of the model files.")
+@cli_options.cache_option
 @cli_options.output_options
 def fit(pair: str, **values: Any) -> int:
     """Plan where the models of PAIR go, weights, caches and buffers, on this machine or an imagined one.

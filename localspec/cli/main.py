@@ -11,12 +11,15 @@ import io
 import os
 import signal
 import sys
+import time
 import traceback
 from types import FrameType
 
 import click
+from click.shell_completion import CompletionItem
 
 from localspec import __version__
+from localspec.cli.settings import FileDefaults
 from localspec.errors import LocalspecError
 from localspec.terminal import is_terminal, one_line
 
@@ -35,6 +38,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("localspec.cli.export:export", "The same pair in another engine"),
     "tune": ("localspec.cli.tune:tune", "Measure what drafts cost here, and keep it"),
     "audit": ("localspec.cli.audit:audit", "Is the output really the target's, here?"),
+    "config": ("localspec.cli.config:config", "Settings that stay: show, set, unset, path"),
+    "completion": ("localspec.cli.completion:completion", "The script that completes names in your shell"),
+    "bug-report": ("localspec.cli.bug_report:bug_report", "What a bug report should hold, without your texts"),
     "demo": ("localspec.cli.demo:demo", "Show the main job on a small model, no hub needed"),
     "pull": ("localspec.cli.pull:pull", "Download a target and its draft, checked before the first gigabyte"),
     "list": ("localspec.cli.list:list_pairs", "The pairs on this disk"),
@@ -65,6 +71,14 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Commands from the table: none is imported to be listed."""
+        if incomplete.startswith("-"):
+            return super(click.Group, self).shell_complete(ctx, incomplete)
+        return [
+            CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)
+        ]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
@@ -93,16 +107,37 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, "--version", prog_name="localspec")
 @click.pass_context
 def cli(ctx: click.Context) -> int | None:
+    ctx.default_map = FileDefaults()
     if ctx.invoked_subcommand is not None:
+        _begin(ctx.invoked_subcommand)
         return None
     if is_terminal(sys.stdin) and is_terminal(sys.stdout):
         from localspec.cli.chat import chat
 
+        _begin("chat")
         with chat.make_context("chat", [], parent=ctx) as chat_context:
             code: int = chat.invoke(chat_context)
         return code
     click.echo(ctx.get_help(), err=True)
     return 2
+
+
+_NOT_LOGGED = frozenset({"completion", "config", "replay"})
+
+
+def _begin(command: str) -> None:
+    """Commands that do something have a log; it is opened when there is something to write."""
+    if command not in _NOT_LOGGED:
+        _invoked.append(command)
+    if command in _LONG:
+        from localspec.logs import log, start_logging
+
+        start_logging()
+        log.info("localspec %s: %s begins", __version__, command)
+
+
+_LONG = frozenset({"chat", "serve", "run", "bench", "audit", "tune", "pull"})
+"""Commands whose beginning is worth a line: they may be killed."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -112,28 +147,52 @@ def main(argv: list[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a locale without UTF-8 must not end an answer
     arguments = sys.argv[1:] if argv is None else argv
+    began = time.monotonic()
+    code, error = _run(arguments)
+    if _invoked:
+        _note(_invoked[-1], code, error, time.monotonic() - began)
+    return code
+
+
+_invoked: list[str] = []
+"""The command that ran."""
+
+
+def _note(command: str, code: int, error: BaseException | None, seconds: float) -> None:
+    """A line in the log; for a bug also where it was."""
+    from localspec.logs import frames_of, log, start_logging
+
+    start_logging()
+    kind = f", {type(error).__name__}" if error is not None else ""
+    log.info("localspec %s: %s ended with %d after %.1f s%s", __version__, command, code, seconds, kind)
+    if code == 1 and error is not None:
+        log.error("a bug:\n%s", frames_of(error))
+
+
+def _run(arguments: list[str]) -> tuple[int, BaseException | None]:
+    """(exit code, the error that led to it)."""
     try:
         result = cli.main(arguments, prog_name="localspec", standalone_mode=False)
         sys.stdout.flush()
-        return result if isinstance(result, int) else 0
+        return (result if isinstance(result, int) else 0), None
     except LocalspecError as error:
-        return _report(error, error.exit_code)
+        return _report(error, error.exit_code), error
     except click.ClickException as error:
-        return _report_usage(error)
+        return _report_usage(error), error
     except (KeyboardInterrupt, click.Abort):
         print("interrupted", file=sys.stderr)
-        return 130
+        return 130, None
     except Terminated:
-        return 143
+        return 143, None
     except (BrokenPipeError, SystemExit):
         # click turns a broken pipe, and nothing else here, into an exit of its own. The reader of our stdout
         # went away, so nobody is left to tell. Keep the interpreter's own flush quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 0
+        return 0, None
     except OSError as error:
-        return _report_disk(error) if error.filename else _report_bug(error)
+        return (_report_disk(error) if error.filename else _report_bug(error)), error
     except Exception as error:
-        return _report_bug(error)
+        return _report_bug(error), error
 
 
 class Terminated(BaseException):
@@ -180,7 +239,7 @@ def _report_bug(error: Exception) -> int:
     if wants_traceback():
         traceback.print_exception(error, file=sys.stderr)
     else:
-        print("run it again with --verbose for the traceback", file=sys.stderr)
+        print("run it again with --verbose for the traceback; for a report: localspec bug-report", file=sys.stderr)
     return 1
 
 

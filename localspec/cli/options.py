@@ -1,6 +1,7 @@
 """Options that several commands share, and the settings records they make.
 
-Every option can also be given as LOCALSPEC_<NAME> in the environment; the flag wins.
+Every option can also be given as LOCALSPEC_<NAME> in the environment; the flag wins. Those of `settings.KNOWN` can
+be lines of config.toml as well.
 """
 
 from __future__ import annotations
@@ -10,58 +11,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from localspec.cli.completing import model_names, pair_names
+from localspec.cli.settings import KNOWN
+from localspec.cli.value_types import AutoNumber, KeyValue, LogitBias
+
+__all__ = ["AutoNumber", "KeyValue", "LogitBias"]
+
 if TYPE_CHECKING:
     from localspec.engine.settings import SamplerSettings, SpeculationSettings
     from localspec.session import LoadOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class AutoNumber(click.ParamType[Any]):
-    """`auto` (None) or a whole number."""
-
-    name = "auto|N"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        if value is None or isinstance(value, int) or value == "auto":
-            return None if value == "auto" else value
-        try:
-            return int(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither auto nor a whole number", param, ctx)
-
-
-class KeyValue(click.ParamType[Any]):
-    """`key=value`; true, false and numbers are read as such."""
-
-    name = "k=v"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, object]:
-        if isinstance(value, tuple):
-            return value
-        key, equals, text = str(value).partition("=")
-        if not equals or not key.isidentifier():
-            self.fail(f"{value!r} is not name=value", param, ctx)
-        return key, _literal(text)
-
-
-class LogitBias(click.ParamType[Any]):
-    """`id=number`; `-inf` bans the token."""
-
-    name = "id=bias"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, float]:
-        if isinstance(value, tuple):
-            return value
-        token, _, bias = str(value).partition("=")
-        try:
-            return int(token), float(bias)
-        except ValueError:
-            self.fail(f"{value!r} is not id=number", param, ctx)
 
 
 def option(*names: str, **attributes: Any) -> Callable[[F], F]:
@@ -72,53 +32,58 @@ def option(*names: str, **attributes: Any) -> Callable[[F], F]:
     return click.option(*names, **attributes)
 
 
-def cache_option(command: F) -> F:
-    """Where model files are kept."""
-    text = "Folder of the model files (default: the Hugging Face cache)."
-    return option("--cache-dir", metavar="DIR", help=text)(command)
+def setting(key: str) -> Callable[[F], F]:
+    """The option of a setting. Type, default and help come from the table; `config.toml` may hold it too."""
+    known = KNOWN[key]
+    kind: dict[str, Any] = {"is_flag": True} if known.type is click.BOOL else {"type": known.type}
+    if known.metavar:
+        kind["metavar"] = known.metavar
+    if key in _COMPLETED:
+        kind["shell_complete"] = _COMPLETED[key]
+    return option(*known.flags, f"--{known.name}", default=known.default, help=known.help, **kind)
+
+
+def _settings(*keys: str) -> Callable[[F], F]:
+    def add(command: F) -> F:
+        for key in reversed(keys):
+            command = setting(key)(command)
+        return command
+
+    return add
+
+
+_COMPLETED = {"draft": model_names, "pair": pair_names}
+
+
+def pair_argument(command: F) -> F:
+    """PAIR; without one, the setting `pair`."""
+    return click.argument("pair", envvar=KNOWN["pair"].variable, shell_complete=pair_names)(command)
+
+
+def optional_pair_argument(command: F) -> F:
+    """PAIR, which may be missing; then the setting `pair` if there is one."""
+    name = KNOWN["pair"].variable
+    return click.argument("pair", required=False, envvar=name, shell_complete=pair_names)(command)
+
+
+def was_typed(parameter: str) -> bool:
+    """Whether the command line holds it; if not, it comes from the environment, the file or the defaults."""
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source is click.core.ParameterSource.COMMANDLINE
+
+
+cache_option = setting("cache-dir")
+"""Where model files are kept."""
 
 
 def pair_options(command: F) -> F:
     """Which draft, and where both models go."""
-    for add in reversed(
-        (
-            option("--draft", metavar="D", help="Draft model: a file, a name, `auto` or `none`."),
-            option("--ctx", type=int, metavar="N", help="Tokens of context (default: min(8192, trained))."),
-            option("--threads", type=int, metavar="N", help="Threads (default: physical cores)."),
-            option(
-                "--gpu-layers", type=AutoNumber(), default="auto", help="Layers of the target on the GPU."
-            ),
-            option(
-                "--draft-gpu-layers",
-                type=AutoNumber(),
-                default="auto",
-                help="Layers of the draft on the GPU.",
-            ),
-            option(
-                "--split-mode",
-                type=click.Choice(["none", "layer", "row"]),
-                default="layer",
-                help="How several GPUs share a model.",
-            ),
-            option("--main-gpu", type=int, default=0, help="The GPU that is used when one is."),
-            option("--cache-type", metavar="T", help="Element type of the caches: f16 (default), q8_0, ..."),
-            option(
-                "--flash-attn",
-                type=click.Choice(["auto", "on", "off"]),
-                default="auto",
-                help="Flash attention.",
-            ),
-            option("--force", is_flag=True, help="Load a pair that a check advises against."),
-            option("--offline", is_flag=True, help="Never ask the network."),
-            option(
-                "--cache-dir",
-                metavar="DIR",
-                help="Folder of the model files (default: the Hugging Face cache).",
-            ),
-        )
-    ):
-        command = add(command)
-    return command
+    command = _settings("offline", "cache-dir")(command)
+    command = option("--force", is_flag=True, help="Load a pair that a check advises against.")(command)
+    return _settings(
+        *("draft", "ctx", "threads", "gpu-layers", "draft-gpu-layers", "split-mode", "main-gpu", "cache-type"),
+        "flash-attn",
+    )(command)
 
 
 def url_option(command: F) -> F:
@@ -147,93 +112,23 @@ _LOADING = (
 
 def sampling_options(command: F) -> F:
     """How tokens are chosen, and where an answer ends."""
-    for add in reversed(
-        (
-            option("--temp", type=float, default=0.8, help="Temperature; 0 is greedy."),
-            option("--top-k", type=int, default=40, help="Keep the K likeliest tokens; 0 = off."),
-            option(
-                "--top-p",
-                type=float,
-                default=0.95,
-                help="Keep the likeliest tokens up to this mass; 1 = off.",
-            ),
-            option(
-                "--min-p",
-                type=float,
-                default=0.05,
-                help="Drop tokens below this share of the likeliest; 0 = off.",
-            ),
-            option(
-                "--repeat-penalty",
-                type=float,
-                default=1.0,
-                help="Above 1: repeated tokens become less likely.",
-            ),
-            option("--presence-penalty", type=float, default=0.0, help="Taken off tokens that occurred."),
-            option(
-                "--frequency-penalty",
-                type=float,
-                default=0.0,
-                help="Taken off tokens for each time they occurred.",
-            ),
-            option(
-                "--repeat-last-n", type=int, default=64, help="Tokens that penalties look back on; -1 = all."
-            ),
-            option(
-                "--logit-bias",
-                type=LogitBias(),
-                multiple=True,
-                help="Add to a token's logit; may be repeated.",
-            ),
-            option(
-                "--seed",
-                type=int,
-                metavar="N",
-                help="The same seed gives the same text, with and without drafts.",
-            ),
-            option(
-                "--sampling",
-                type=click.Choice(["rejection", "coupled"]),
-                help="Default: coupled with --seed, else rejection.",
-            ),
-            option("--draft-temp", type=float, metavar="T", help="The draft model's own temperature."),
-            option(
-                "-n",
-                "--max-tokens",
-                type=int,
-                metavar="N",
-                help="Most tokens to generate (default: until the end).",
-            ),
-            option("--min-tokens", type=int, default=0, help="No end before this many tokens."),
-            option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be repeated."),
-        )
-    ):
-        command = add(command)
-    return command
+    command = option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be repeated.")(command)
+    command = option("--min-tokens", type=int, default=0, help="No end before this many tokens.")(command)
+    command = _settings("seed", "sampling", "draft-temp", "max-tokens")(command)
+    command = option(
+        "--logit-bias", type=LogitBias(), multiple=True, help="Add to a token's logit; may be repeated."
+    )(command)
+    return _settings(
+        *("temp", "top-k", "top-p", "min-p", "repeat-penalty", "presence-penalty", "frequency-penalty"),
+        "repeat-last-n",
+    )(command)
 
 
 def speculation_options(command: F) -> F:
     """How guesses are made."""
-    for add in reversed(
-        (
-            option(
-                "--drafter",
-                type=click.Choice(["auto", "model", "lookup", "none"]),
-                default="auto",
-                help="What guesses. A named one is an order.",
-            ),
-            option("--no-draft", is_flag=True, help="Plain decoding: no guessing of any kind."),
-            option(
-                "-k",
-                "--draft-length",
-                type=AutoNumber(),
-                default="auto",
-                help="Guesses per round, 0 to 64. A number is an order.",
-            ),
-        )
-    ):
-        command = add(command)
-    return command
+    command = setting("draft-length")(command)
+    command = option("--no-draft", is_flag=True, help="Plain decoding: no guessing of any kind.")(command)
+    return setting("drafter")(command)
 
 
 def output_options(command: F) -> F:
@@ -296,14 +191,3 @@ def load_options(values: dict[str, Any]) -> LoadOptions:
         offline=values["offline"],
         cache_folder=values["cache_dir"],
     )
-
-
-def _literal(text: str) -> object:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    return text

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localspec.cli import options as cli_options
+from localspec.cli.completing import catalog_names, model_names
 from localspec.errors import Cancelled, DoesNotFit, DownloadFailed
 from localspec.terminal import one_line, row
 
@@ -25,8 +26,13 @@ _YES = ("1", "ON", "YES", "TRUE")  # as the hub client reads it
 
 
 @click.command(short_help="Download a target and its draft")
-@click.argument("target")
-@cli_options.option("--draft", metavar="D", help="Draft: a name (1.5b-q4: of the same family), auto or none.")
+@click.argument("target", shell_complete=catalog_names)
+@cli_options.option(
+    "--draft",
+    metavar="D",
+    shell_complete=model_names,
+    help="Draft: a name (1.5b-q4: of the same family), auto or none.",
+)
 @cli_options.option("--quant", metavar="Q", help="Quantization of the target: q4, q8, f16 or a full name.")
 @cli_options.option("--revision", default="main", metavar="R", help="Branch, tag or commit of the target.")
 @cli_options.option("--as", "alias", default="", metavar="NAME", help="Name the pair.")

@@ -25,7 +25,7 @@ TYPES = ("q4_0", "q4_k_m", "iq4_nl", "q8_0", "bf16", "f16")
 )
 @cli_options.option("--force", is_flag=True, help="Replace a file that exists.")
 @cli_options.option("--threads", type=click.IntRange(1, 512), metavar="N", help="Threads (default: cores).")
-@cli_options.option("--cache-dir", metavar="DIR", help="Folder of the model files.")
+@cli_options.cache_option
 @cli_options.output_options
 def quantize(source: str, to: str, **values: Any) -> int:
     """Quantize SOURCE, a GGUF file or the name of a model on this disk, to another type.

@@ -8,12 +8,13 @@ from typing import Any
 import click
 
 from localspec.cli import options as cli_options
+from localspec.cli.completing import only_pair_names
 from localspec.errors import InvalidInput
 from localspec.terminal import is_terminal, one_line, row
 
 
 @click.command(short_help="Remove a pair")
-@click.argument("pair")
+@click.argument("pair", shell_complete=only_pair_names)
 @cli_options.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @cli_options.option("--dry-run", is_flag=True, help="Print what would go, remove nothing.")
 @cli_options.output_options

@@ -12,6 +12,7 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.provenance import AnswerPrinter, legend
+from localspec.cli.settings import default_pair
 from localspec.errors import EngineDied, InvalidInput
 from localspec.terminal import is_terminal
 
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Answer one prompt on stdout")
-@click.argument("pair", required=False)
+@cli_options.optional_pair_argument
 @click.argument("prompt", required=False)
 @cli_options.url_option
 @cli_options.pair_options
 @cli_options.speculation_options
 @cli_options.sampling_options
-@cli_options.option("--system", metavar="TEXT", help="System prompt.")
+@cli_options.setting("system")
 @cli_options.option("--raw", is_flag=True, help="Send the prompt as it is, without the chat template.")
 @cli_options.option(
     "--template-arg",
@@ -44,6 +45,7 @@ def run(pair: str | None, prompt: str | None, **values: Any) -> int:
     """Answer PROMPT with PAIR and print the answer on stdout.
 
     PAIR is a pulled pair's name, a catalog name on this disk, or a GGUF file (give its draft with --draft).
+    It may be left out, or `-`, when a pipe brings the prompt and the setting `pair` names one.
     PROMPT `-`, or none while a pipe stands in for it, is read from stdin.
     """
     from localspec.report import finished_json, run_json, summary_line
@@ -123,6 +125,10 @@ def _request(question: str, session: Session, sampler: Any, values: dict[str, An
 
 def _where(pair: str | None, prompt: str | None, url: str | None) -> tuple[str, str | None]:
     """What answers, and the prompt: with --url the only argument is the prompt."""
+    if not cli_options.was_typed("pair"):
+        pair = None if url is not None else pair  # a pair that is only a habit gives way to a server
+    elif pair == "-" and prompt is None and url is None:
+        pair, prompt = default_pair(), "-"
     if url is not None:
         from localspec.remote import is_url
 
@@ -131,7 +137,7 @@ def _where(pair: str | None, prompt: str | None, url: str | None) -> tuple[str, 
         cli_options.refuse_loading_options()
         return url if is_url(url) else f"http://{url}", pair
     if pair is None:
-        raise click.UsageError("no pair given. Name one, or a server with --url")
+        raise click.UsageError("no pair given. Name one, a server with --url, or set: localspec config set pair NAME")
     return pair, prompt
 
 

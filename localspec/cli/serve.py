@@ -9,30 +9,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localspec.cli import options as cli_options
+from localspec.cli.settings import KNOWN
 from localspec.errors import InvalidInput
 
 if TYPE_CHECKING:
     from localspec.serve.gate import Rules
     from localspec.session import Session
 
-DEFAULT_PORT = 8713
+DEFAULT_PORT = KNOWN["serve.port"].default
 
 
 @click.command(short_help="Serve the pair to other programs over HTTP")
-@click.argument("pair")
-@cli_options.option(
-    "--host",
-    default="127.0.0.1",
-    metavar="ADDRESS",
-    help="Address to listen on; 127.0.0.1 is this machine only.",
-)
-@cli_options.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, help="Port; 0 = any free one.")
+@cli_options.pair_argument
+@cli_options.setting("serve.host")
+@cli_options.setting("serve.port")
 @cli_options.option(
     "--api-key",
     metavar="KEY",
     help="Ask clients for this key. Better in LOCALSPEC_API_KEY: command lines can be seen.",
 )
-@cli_options.option("--api-key-file", type=click.Path(dir_okay=False), help="File of keys, one a line.")
+@cli_options.setting("serve.api-key-file")
 @cli_options.option("--insecure-no-key", is_flag=True, help="Listen beyond this machine without a key.")
 @cli_options.option(
     "--allow-host", multiple=True, metavar="NAME", help="Answer for this Host name too; may be repeated."
@@ -40,15 +36,8 @@ DEFAULT_PORT = 8713
 @cli_options.option(
     "--allow-origin", multiple=True, metavar="URL", help="Let web pages of this origin call; may be repeated."
 )
-@cli_options.option(
-    "--queue", type=click.IntRange(0, 10000), default=32, help="Requests that may wait; more get status 429."
-)
-@cli_options.option(
-    "--answer-seconds",
-    type=click.FloatRange(1, 86400),
-    default=600.0,
-    help="Longest time for one answer, waiting included.",
-)
+@cli_options.setting("serve.queue")
+@cli_options.setting("serve.answer-seconds")
 @cli_options.pair_options
 @cli_options.speculation_options
 @cli_options.sampling_options

@@ -8,11 +8,12 @@ from typing import Any
 import click
 
 from localspec.cli import options as cli_options
+from localspec.cli.completing import only_pair_names
 from localspec.terminal import one_line
 
 
 @click.command(short_help="Everything known about one pair")
-@click.argument("pair")
+@click.argument("pair", shell_complete=only_pair_names)
 @cli_options.output_options
 def show(pair: str, **values: Any) -> int:
     """Where the files of PAIR are, what the check said, what was measured."""

@@ -25,7 +25,7 @@ _BUDGET = 180.0
 
 
 @click.command(short_help="Measure what drafts cost here, and keep it")
-@click.argument("pair")
+@cli_options.pair_argument
 @cli_options.pair_options
 @click.option("--budget", type=Minutes(), default="3m", show_default=True, help="Time to use.")
 @cli_options.output_options

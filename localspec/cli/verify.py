@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localspec.cli import options as cli_options
+from localspec.cli.completing import only_pair_names
 from localspec.errors import ProblemFound
 from localspec.terminal import is_terminal, row
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Re-hash a pair's files")
-@click.argument("pair")
+@click.argument("pair", shell_complete=only_pair_names)
 @cli_options.option("--repair", is_flag=True, help="Fetch damaged and missing files again, and only those.")
 @cli_options.option("--yes", "-y", is_flag=True, help="The same, without asking.")
 @cli_options.option("--offline", is_flag=True, help="Only report.")

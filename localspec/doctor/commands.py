@@ -53,7 +53,7 @@ def cpu_wheel(system: System) -> str:
 def wheel(system: System, folder: str) -> str:
     """Install the wheel of one backend. Caches are passed by: they hand the old build out again."""
     index = f"{WHEELS}{folder}"
-    if system.installer == "uv tool":
+    if system.installer in ("uv tool", "bundle"):  # an app folder stays as it is: install beside it
         return f"uv tool install --reinstall --no-cache --index {index} localspec"
     if system.installer == "uv":
         return f"{_uv(system)} --index {index} {PACKAGE}"
@@ -63,7 +63,7 @@ def wheel(system: System, folder: str) -> str:
 
 def from_source(system: System, cmake_arguments: str) -> str:
     """Build it here, for exactly this machine."""
-    if system.installer == "uv tool":
+    if system.installer in ("uv tool", "bundle"):
         install = f"uv tool install --reinstall --no-cache --no-binary-package {PACKAGE} localspec"
     elif system.installer == "uv":
         install = f"{_uv(system)} --no-binary-package {PACKAGE} {PACKAGE}"

@@ -107,3 +107,6 @@ class Facts:
     rows: int = 30
     encoding: str = "utf-8"
     colour: bool = True
+    settings_error: str = ""
+    """What is wrong with config.toml, "" when nothing is."""
+    settings_fix: str = ""

@@ -32,7 +32,7 @@ class Finding:
     """What one rule found."""
 
     area: str
-    """`python`, `build`, `cpu`, `gpu`, `memory`, `disk`, `hub`, `terminal`."""
+    """`python`, `build`, `cpu`, `gpu`, `memory`, `disk`, `hub`, `terminal`, `settings`."""
     level: Level
     what: str
     """One sentence."""
@@ -234,6 +234,11 @@ def _terminal(facts: Facts) -> Iterator[Finding]:
         yield Finding("terminal", "ok", what)
 
 
+def _settings(facts: Facts) -> Iterator[Finding]:
+    if facts.settings_error:
+        yield Finding("settings", "problem", facts.settings_error, facts.settings_fix)
+
+
 def _version(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
 
@@ -247,4 +252,5 @@ _RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     _disk,
     _hub,
     _terminal,
+    _settings,
 )

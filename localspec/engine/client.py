@@ -31,6 +31,7 @@ from localspec.engine.settings import (
 )
 from localspec.engine.wire import Sender, receive
 from localspec.errors import EngineDied, EngineError, LocalspecError
+from localspec.logs import log
 
 _LOGS_KEPT = 5
 _CLOSE_SECONDS = 3.0
@@ -220,10 +221,12 @@ class EngineClient:
     def _death(self) -> EngineDied:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
+        how = _how(self._process.returncode)
+        log.warning("engine process %d ended: %s; log: %s", self.pid, how, self.log_path.name)
         last = " | ".join(self.log_tail(2))
         said = f"; its last words: {last}" if last else ""
         return EngineDied(
-            f"the engine's process ended ({_how(self._process.returncode)}){said}",
+            f"the engine's process ended ({how}){said}",
             f"Try again with --no-draft; log: {self.log_path}",
         )
 

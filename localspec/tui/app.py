@@ -46,6 +46,8 @@ class Start:
     system: str | None = None
     session: str = ""
     """A saved conversation to go on with."""
+    theme: str = ""
+    """"" = the one used last."""
     replay: bool = False
     """Only show that conversation: no model is loaded."""
 
@@ -86,8 +88,9 @@ class LocalspecApp(App[int]):
         return self._chat_screen
 
     def on_mount(self) -> None:
-        if self.preferences.theme in self.available_themes:
-            self.theme = self.preferences.theme
+        theme = self._start.theme or self.preferences.theme
+        if theme in self.available_themes:
+            self.theme = theme
         self.theme_changed_signal.subscribe(self, lambda theme: self.prefer(theme=theme.name))
         self._obey_signals()
         # After the first paint: opening a pair imports and reads a lot.

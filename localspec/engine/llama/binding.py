@@ -7,11 +7,13 @@ import ctypes
 import os
 import threading
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 from localspec.errors import EngineError
 
 LOG_LINES_KEPT = 400
+LOG_BYTES_KEPT = 1 << 20
 _DEBUG_LEVEL = 4
 
 log_lines: deque[str] = deque(maxlen=LOG_LINES_KEPT)
@@ -57,19 +59,53 @@ def _load() -> Any:
     callback = library.llama_log_callback(_on_log)
     _keep_alive.append(callback)
     library.llama_log_set(callback, ctypes.c_void_p(0))
+    _load_backends(library)
     library.llama_backend_init()
     return library
+
+
+def ggml_function(library: Any, name: str, result: Any, *arguments: Any) -> Any:
+    """A function of ggml, which llama-cpp-python loads but does not bind. AttributeError when there is none."""
+    folder = Path(library.__file__).parent / "lib"
+    # Elsewhere a library's handle also finds what it depends on.
+    for holder in (library._lib, *(ctypes.CDLL(str(path)) for path in sorted(folder.glob("ggml*.dll")))):
+        function = getattr(holder, name, None)
+        if function is not None:
+            function.restype, function.argtypes = result, list(arguments)
+            return function
+    raise AttributeError(f"this build has no {name}")
+
+
+def _load_backends(library: Any) -> None:
+    """A portable build keeps each backend, and the CPU's for each kind of processor, in a file of its own: load
+    those that fit this machine. Nobody else does, and without them no model can be loaded."""
+    if ggml_function(library, "ggml_backend_reg_count", ctypes.c_size_t)() > 0:
+        return
+    load = ggml_function(library, "ggml_backend_load_all_from_path", None, ctypes.c_char_p)
+    package = Path(library.__file__).parent
+    for folder in (package / "lib", package.parent / "bin"):  # where the wheel's build puts them
+        if any("ggml-cpu" in path.name for path in folder.glob("*")):
+            load(os.fsencode(folder))
+            return
 
 
 def _on_log(level: int, text: bytes | None, _: object) -> None:
     if level == _DEBUG_LEVEL or not text:
         return
-    if _mirror_fd is not None:
-        with contextlib.suppress(OSError):  # a full disk must not end an answer
-            os.write(_mirror_fd, text)
     line = text.decode("utf-8", "replace").rstrip("\n")
     if line.strip(". "):
         log_lines.append(line)
+    if _mirror_fd is not None:
+        with contextlib.suppress(OSError):  # a full disk must not end an answer
+            _keep_small(_mirror_fd)
+            os.write(_mirror_fd, text)
+
+
+def _keep_small(fd: int) -> None:
+    """A log file that has grown too long begins anew with the lines that are still in memory."""
+    if os.fstat(fd).st_size > LOG_BYTES_KEPT:
+        os.ftruncate(fd, 0)
+        os.write(fd, ("\n".join([*log_lines][:-1]) + "\n").encode())
 
 
 REQUIRED_NAMES = (

@@ -58,19 +58,15 @@ def _devices(request: dict[str, Any]) -> dict[str, Any]:
 
 
 class _DeviceList:
-    """ggml's device functions, which llama-cpp-python loads but does not bind."""
+    """ggml's list of devices."""
 
     def __init__(self, lib: Any) -> None:
-        folder = Path(lib.__file__).parent / "lib"
-        self.libraries = [lib._lib, *(ctypes.CDLL(str(path)) for path in sorted(folder.glob("ggml*.dll")))]
+        self._lib = lib
 
     def function(self, name: str, result: Any, *arguments: Any) -> Any:
-        for library in self.libraries:
-            function = getattr(library, name, None)
-            if function is not None:
-                function.restype, function.argtypes = result, list(arguments)
-                return function
-        raise AttributeError(f"this build has no {name}")
+        from localspec.engine.llama.binding import ggml_function
+
+        return ggml_function(self._lib, name, result, *arguments)
 
     def count(self) -> int:
         return int(self.function("ggml_backend_dev_count", ctypes.c_size_t)())

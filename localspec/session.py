@@ -280,9 +280,10 @@ def fit(target: ModelInfo, draft: ModelInfo | None, options: LoadOptions) -> Fit
     # By the headers alone: libllama's own sizes would cost a process more, and differ by a few per cent.
     chosen = plan_pair(target, draft, this_machine(), wish, local=False)
     if not chosen.fits and not options.force:
-        open_elsewhere = claims.sentence(claims.others(Path(target.source)))
+        elsewhere = claims.sentence(claims.others(Path(target.source)))
         raise DoesNotFit(
-            "; ".join(filter(None, [lacking(chosen), open_elsewhere])), "See: localspec fit. Take a smaller model, --ctx or quantization, or --force"
+            "; ".join(filter(None, [lacking(chosen), elsewhere])),
+            "See: localspec fit. Take a smaller model, --ctx or quantization, or --force",
         )
     return chosen
 

@@ -665,7 +665,8 @@ async def test_first_run_says_what_the_doctor_found_and_does_not_wait_for_it(
 
     def slow() -> list[tuple[str, str]]:
         looked.wait(10)
-        return [("problem: a card \x1b[2J cannot be used", "pip install another-build"), ("and 2 more", "localspec doctor")]
+        what = "problem: a card \x1b[2J cannot be used"
+        return [(what, "pip install another-build"), ("and 2 more", "localspec doctor")]
 
     monkeypatch.setattr("localspec.chat.checkup.checkup", slow)
     app, _ = make_app(tmp_path, pair="", options=None)

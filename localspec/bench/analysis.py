@@ -205,7 +205,7 @@ def _row(
     passes = sum(m.target_passes for m in good)
     rounds = sum(m.reached[0] for m in good if m.reached)
     fresh = [m for m in good if not m.reused_tokens]
-    has_plain = any(sample.cell.arm == PLAIN for sample in members)
+    comparable = arm.name != PLAIN and not arm.raw and any(sample.cell.arm == PLAIN for sample in members)
     return Row(
         stage="sweep" if stage == "sweep" else "main",
         kind=kind,
@@ -216,7 +216,7 @@ def _row(
         starts=starts,
         tokens_per_second=statistics.log_interval(speeds) if speeds else None,
         speedup=speedup,
-        verdict=None if arm.name == PLAIN or arm.raw or not has_plain else verdict_of(speedup, any(f.blocks for f in flags)),
+        verdict=verdict_of(speedup, any(f.blocks for f in flags)) if comparable else None,
         flags=flags,
         acceptance_rate=sum(m.accepted for m in good) / verified if verified else None,
         mean_acceptance_length=sum(m.emitted for m in good if m.target_passes) / passes if passes else None,

@@ -104,6 +104,7 @@ class Session:
 
     @property
     def info(self) -> EngineInfo:
+        """What the engine says of the loaded models and of its build."""
         info = self.client.info
         assert info is not None
         return info

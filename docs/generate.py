@@ -171,6 +171,18 @@ def check_rules() -> str:
     return table(("rule", "what is asked", "at worst"), [(code(rule), *asked) for rule, asked in ASKED.items()])
 
 
+def pairs() -> str:
+    """Models of the catalog with their recommended drafts."""
+    from localspec.pairs.catalog import load_catalog
+
+    rows = [
+        (code(model.name), ", ".join(map(code, model.drafts)), model.why)
+        for model in load_catalog().search()
+        if model.drafts
+    ]
+    return table(("model", "drafts", "why"), rows)
+
+
 def endpoints() -> str:
     """What the server answers."""
     from localspec.serve.app import ROUTES
@@ -193,7 +205,7 @@ def metrics() -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands, "help": help_texts, "settings": settings, "exit-codes": exit_codes, "keys": keys,
-    "origins": origins, "check-rules": check_rules, "endpoints": endpoints, "metrics": metrics,
+    "origins": origins, "check-rules": check_rules, "pairs": pairs, "endpoints": endpoints, "metrics": metrics,
 }  # fmt: skip
 
 

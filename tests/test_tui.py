@@ -251,7 +251,7 @@ async def test_wide_characters_keep_every_column_in_its_place(tmp_path: Path, by
         await pilot.pause()
         panel = chat_screen(pilot).query_one(Panel).region
         for line in screen_lines(app)[panel.y : panel.bottom]:
-            before, border, _ = line.partition("▎")
+            before, border, _ = line.partition("▏")
             assert border and cell_len(before) == panel.x, line
         prompt = chat_screen(pilot).prompt
         prompt.insert(f"漢{family}{flag}e\u0301")

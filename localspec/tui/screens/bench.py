@@ -15,7 +15,7 @@ from localspec.chat.benching import BenchEnded, BenchJob, BenchLine, bench_exist
 from localspec.chat.chat import Chat
 from localspec.terminal import one_line
 from localspec.tui import numbers
-from localspec.tui.screens.page import Confirm, Page, if_given
+from localspec.tui.screens.page import Confirm, Page, if_given, tell
 
 _LINES = 12
 
@@ -79,7 +79,7 @@ class BenchScreen(Page[None]):
         self.query_one("#lines", Static).update("starting …")
 
     def _pass_on(self, news: BenchLine | BenchEnded) -> None:
-        self.post_message(self.Told(news))
+        tell(self, self.Told(news))
 
     def on_bench_screen_told(self, message: Told) -> None:
         if isinstance(message.news, BenchLine):

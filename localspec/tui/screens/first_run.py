@@ -15,7 +15,7 @@ from textual.widgets.option_list import Option
 from localspec.chat import checkup, pair_list
 from localspec.errors import LocalspecError
 from localspec.terminal import one_line
-from localspec.tui.screens.page import Ask, if_given
+from localspec.tui.screens.page import Ask, if_given, tell
 
 
 class FirstRunScreen(ModalScreen[str | None]):
@@ -55,9 +55,9 @@ class FirstRunScreen(ModalScreen[str | None]):
     def _examine(self) -> None:
         try:
             text = checkup.checkup_text()
-        except (LocalspecError, OSError) as error:
+        except Exception as error:  # whatever it is, the ways to begin are there all the same
             text = f"this machine could not be examined: {one_line(str(error))}"
-        self.post_message(self.Examined(text))
+        tell(self, self.Examined(text))
 
     def on_first_run_screen_examined(self, message: Examined) -> None:
         self.query_one("#doctor", Static).update(message.text)

@@ -706,14 +706,14 @@ async def test_the_benchmark_screen_unloads_measures_and_loads_again(
         stop = close
 
     monkeypatch.setattr("localspec.tui.screens.bench.BenchJob", FakeJob)
-    app, opener = make_app(tmp_path, options=LoadOptions(draft="small.gguf"))
+    app, opener = make_app(tmp_path, options=LoadOptions(draft="small.gguf", context=512))
     async with running(app, WIDE) as pilot:
         await opened(pilot)
         await pilot.press("f12")
         assert "plain decoding against speculation" in screen_text(app)
         await pilot.press("r")
         ((arguments, tell),) = told
-        assert arguments == ["pair", "--draft", "small.gguf"]
+        assert arguments == ["pair", "--draft", "small.gguf", "--ctx", "512"]
         await until(pilot, lambda: not opener.client.alive)
         tell(BenchLine("12 of 40 answers \x1b[31m"))
         await until(pilot, lambda: "12 of 40 answers \\x1b[31m" in screen_text(app))

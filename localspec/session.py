@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from localspec import logs
+from localspec import claims, logs
 from localspec.engine.settings import (
     AUTO_DRAFT_LENGTH,
     GenerationRequest,
@@ -97,11 +97,14 @@ class Session:
         """Of the pair; None without a draft model."""
         self.client = client
         self.settings = settings
+        self.also_open = ""
+        """Which other processes have the target open, in one sentence; "" = none."""
         self.finished: Finished | None = None
         """The end of the last answer."""
 
     @property
     def info(self) -> EngineInfo:
+        """What the engine says of the loaded models and of its build."""
         info = self.client.info
         assert info is not None
         return info
@@ -111,6 +114,11 @@ class Session:
         """What is not as asked so that everything fits, one sentence each."""
         steps = [f"{step.name}: {step.detail}, so that everything fits" for step in self.placed.steps]
         return [*steps, *self.placed.notes]
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know before the first answer, one sentence each."""
+        return [*self.concessions, *filter(None, [self.also_open])]
 
     @property
     def stats(self) -> GenerationStats | None:
@@ -201,6 +209,8 @@ def open_session(
         return open_remote(pair, on_client)
     prepared = prepare(pair, options)
     client = EngineClient(logs.folder())
+    client.on_close = claims.HeldClaim(prepared.files.target, prepared.placed.used).close
+    also_open = claims.sentence(claims.others(prepared.files.target))
     if on_client is not None:
         on_client(client)
     try:
@@ -208,7 +218,9 @@ def open_session(
     except BaseException:
         client.close()
         raise
-    return Session(prepared.files, prepared.verdict, prepared.placed, client, prepared.settings)
+    session = Session(prepared.files, prepared.verdict, prepared.placed, client, prepared.settings)
+    session.also_open = also_open
+    return session
 
 
 def prepare(pair: str, options: LoadOptions) -> Prepared:
@@ -269,8 +281,10 @@ def fit(target: ModelInfo, draft: ModelInfo | None, options: LoadOptions) -> Fit
     # By the headers alone: libllama's own sizes would cost a process more, and differ by a few per cent.
     chosen = plan_pair(target, draft, this_machine(), wish, local=False)
     if not chosen.fits and not options.force:
+        elsewhere = claims.sentence(claims.others(Path(target.source)))
         raise DoesNotFit(
-            lacking(chosen), "See: localspec fit. Take a smaller model, --ctx or quantization, or --force"
+            "; ".join(filter(None, [lacking(chosen), elsewhere])),
+            "See: localspec fit. Take a smaller model, --ctx or quantization, or --force",
         )
     return chosen
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import textual.app
+import textual.pilot
 from textual.pilot import Pilot
 
 from localspec.chat.chat import Chat, ChatSettings
@@ -70,6 +72,36 @@ class FakeChat:
         return [news for news in self.news if isinstance(news, kind)]
 
 
+async def _ui_is_idle(min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:
+    """In place of textual's `wait_for_idle`, which sleeps 20 ms at least, twice a key, and counts every thread's work.
+
+    Idle: no message waits anywhere, and this thread has done next to nothing for some milliseconds.
+    """
+    end = time.monotonic() + max_sleep
+    while time.monotonic() < end:
+        worked = time.thread_time()
+        await asyncio.sleep(_LOOK_SECONDS)
+        for _ in range(_TURNS):  # on a busy machine the time may pass without anybody having had a turn
+            await asyncio.sleep(0)
+        if time.thread_time() - worked < _IDLE_SHARE * _LOOK_SECONDS and not _waiting_messages():
+            return
+
+
+def _waiting_messages() -> bool:
+    if not _newest_app:
+        return False
+    app = _newest_app[-1]
+    pumps = [app, *(widget for screen in app.screen_stack for widget in screen.walk_children(with_self=True))]
+    return any(pump.message_queue_size for pump in pumps)
+
+
+_LOOK_SECONDS = 0.004
+_TURNS = 12
+_IDLE_SHARE = 0.3
+_newest_app: list[LocalspecApp] = []
+textual.app.wait_for_idle = textual.pilot.wait_for_idle = _ui_is_idle  # type: ignore[attr-defined]
+
+
 def make_app(folder: Path, script: Script | None = None, **start: Any) -> tuple[LocalspecApp, FakeOpener]:
     """The application on a fake engine, its files in `folder`."""
     opener = FakeOpener(script)
@@ -82,6 +114,7 @@ def make_app(folder: Path, script: Script | None = None, **start: Any) -> tuple[
         PreferenceFile(folder / "chat.json"),
         PromptHistory(folder / "prompts.jsonl"),
     )
+    _newest_app[:] = [app]
     return app, opener
 
 

@@ -371,6 +371,21 @@ class TestReport:
         assert report.draft_step_seconds == pytest.approx(0.01)
         assert row(report, "code", "k4", "sweep").speedup is not None
 
+    def test_raw_text_and_a_chat_are_told_apart(self) -> None:
+        """TPL-08: acceptance by format; no draft length is recommended from raw text."""
+        sweep = (Arm("k2", "model", 2), Arm("k4", "model", 4), Arm("k4 raw", "model", 4, raw=True))
+        run = simulate(World({"auto": 1.5, "k2": 1.4, "k4": 1.2, "k4 raw": 3.0}), 1, sweep=sweep)
+        raw = [s for s in run.samples if s.cell.arm == "k4 raw"]
+        better = [replace(s, measured=replace(s.measured, accepted=54)) if s in raw else s for s in run.samples]
+        report = analyse(replace(run, samples=tuple(better)))
+        assert report.acceptance_by_format == {"chat": 0.5, "raw": 0.9}
+        assert report.knee == {"code": 2, "chat": 2, POOLED: 2}
+        found = row(report, "code", "k4 raw", "sweep")
+        assert found.acceptance_rate == 0.9 and found.speedup is None and found.verdict is None
+        (note,) = [note for note in report.notes if "raw text" in note]
+        assert "50% behind the chat template, 90% on raw text" in note
+        assert analyse(simulate(World({"auto": 1.5}), 1)).acceptance_by_format == {}
+
     def test_kinds_count_the_same_in_the_pool(self) -> None:
         report = analyse(simulate(World({"auto": 1.5}, cell_noise=0.0, start_noise=0.0), 1))
         found = pooled_row(report.rows)

@@ -80,15 +80,17 @@ def test_a_run_writes_every_format_and_goes_on_after_a_cut(
     assert main(["bench", *pair, *wishes, *files]) == 0
     shown = capsys.readouterr()
     assert "kind of text" in shown.out and "no verdict" in shown.out and "cut off" in shown.out
-    assert "3 starts: code, chat; arms: plain, auto, lookup, k1, k3" in shown.err
+    assert "3 starts: code, chat; arms: plain, auto, lookup, k1, k3, k3 raw" in shown.err
 
     run = storage.load(out["json"])
-    assert run.finished and len(run.samples) == len(run.plan.cells) == 3 * (4 * 3 + 4 * 3)
+    assert run.finished and len(run.samples) == len(run.plan.cells) == 3 * (4 * 3 + 4 * 4)
     assert all(not sample.measured.error for sample in run.samples)
     assert {sample.measured.text_hash for sample in run.samples if sample.cell.prompt == "a1"}.__len__() == 1
     stored = json.loads(out["json"].read_text())
     verdict_words = {row["verdict"] for row in stored["report"]["rows"] if row["arm"] == "auto"}
     assert verdict_words == {"no measurable gain"}
+    assert set(stored["report"]["acceptance_by_format"]) == {"chat", "raw"}
+    assert "behind the chat template" in shown.out
     assert stored["environment"]["target"]["file"] == bigram.target.name
 
     page = Balanced()

@@ -271,3 +271,22 @@ def test_a_build_that_dies_when_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert done.returncode == 7
     build = next(f for f in json.loads(done.stdout)["findings"] if f["area"] == "build")
     assert "killed by SIGILL" in build["what"] and f"{WHEELS}cpu " in build["next"]
+
+
+def test_the_first_screen_gets_the_worst_and_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    from localspec.chat import checkup
+
+    facts = replace(HEALTHY, gpus=(RTX4090,), ram_free=GIB, cache_free=GIB, hub=Hub(offline=True))
+    asked: list[bool] = []
+
+    def gathered(offline: bool) -> Facts:
+        asked.append(offline)
+        return facts
+
+    monkeypatch.setattr("localspec.doctor.gather.gather", gathered)
+    shown = checkup.checkup()
+    assert [what.partition(":")[0] for what, _ in shown] == ["problem", "warning", "warning"] and asked == [True]
+    assert "RTX 4090" in shown[0][0] and "cu125" in shown[0][1]
+    assert checkup.checkup_text().splitlines()[1] == f"  {shown[0][1]}"
+    facts = HEALTHY
+    assert checkup.checkup() == [("no problems found: no graphics card found; both models run on the CPU", "")]

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import pytest
 
 from localspec.cli.import_ import register
+from localspec.cli.main import main
 from localspec.errors import InvalidInput, UnknownName, UnreadableFile
 from localspec.pairs import cleanup, hf_cache
 from localspec.pairs.catalog import load_catalog
@@ -81,6 +82,17 @@ def test_names_are_short_where_they_can_be() -> None:
     assert store.find_pair("b-7b", "3b") == store.get("b-7b+3b")
     with pytest.raises(UnknownName, match=r"no pair named 'b-8b' on this disk\. Close: "):
         store.get("b-8b")
+
+
+def test_the_list_marks_the_default_of_several_drafts(capsys: pytest.CaptureFixture[str]) -> None:
+    for lock in (a_lock("a-7b", "1b"), a_lock("b-7b", "1b", "2026-01-03"), a_lock("b-7b", "3b", "2026-01-01")):
+        Store().save(lock)
+    assert main(["list"]) == 0
+    names = [line.partition("  ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == ["NAME", "a-7b", "b-7b+1b *", "b-7b+3b"]
+    assert main(["list", "--json"]) == 0
+    pairs = json.loads(capsys.readouterr().out)["pairs"]
+    assert {pair["name"]: pair["default"] for pair in pairs} == {"a-7b": True, "b-7b+1b": True, "b-7b+3b": False}
 
 
 @pytest.mark.parametrize("name", ["hf:a/b:q4", "../../escape", "x" * 300, "con\0trol", ".hidden", "é"])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 from textual.widgets import DataTable, Input, OptionList, Static
 
 from localspec.chat.chat import ChatSettings
@@ -22,9 +25,10 @@ from localspec.tui.screens.rounds import RoundsScreen
 from localspec.tui.screens.sessions import SessionsScreen
 from localspec.tui.screens.settings import SettingsScreen
 from localspec.tui.screens.trouble import ContextFullScreen, EngineDiedScreen
+from localspec.tui.widgets.panel import Panel
 from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.transcript import Transcript
-from tests.chat_tools import MARKDOWN, ask, chat_screen, make_app, screen_text, settled, until
+from tests.chat_tools import MARKDOWN, ask, chat_screen, make_app, screen_lines, screen_text, settled, until
 from tests.fake_engine import Script
 
 WIDE, NARROW = (120, 40), (80, 24)
@@ -221,6 +225,41 @@ async def test_scrolling_up_is_respected_while_text_arrives(tmp_path: Path) -> N
         assert transcript.follows
         await pilot.press("escape")
         await settled(pilot)
+
+
+@pytest.mark.parametrize("by_origin", [False, True])
+async def test_wide_characters_keep_every_column_in_its_place(tmp_path: Path, by_origin: bool) -> None:
+    """TUI-10: ideographs, a family, a flag and combining accents at odd widths, beside the panel."""
+    family, flag = "👨\u200d👩\u200d👧\u200d👦", "🇯🇵"
+    text = f"{'漢' * 40}{family}{flag}e\u0301o\u0302 end"
+    app, _ = make_app(tmp_path, Script(text=text, pattern=((0, 0),)))
+    async with running(app, WIDE) as pilot:
+        if by_origin:
+            await pilot.press("ctrl+t")
+        await ask(pilot, "h")
+        item = chat_screen(pilot).transcript._items[-1]
+        for width in (41, 40, 7, 2):
+            look = replace(chat_screen(pilot).transcript._look(), width=width)
+            while item.show(0, 1 << 20, look, app.console):
+                pass
+            strips = [item.line(number, look, app.console) for number in range(item.height(look))]
+            assert all(strip.cell_length == cell_len(strip.text) <= width for strip in strips), width
+            if width == 41:
+                shown = "".join(strip.text for strip in strips)
+                assert shown.count("漢") == 40 and family in shown and flag in shown and "e\u0301o\u0302" in shown
+        chat_screen(pilot).transcript._settle()
+        await pilot.pause()
+        panel = chat_screen(pilot).query_one(Panel).region
+        for line in screen_lines(app)[panel.y : panel.bottom]:
+            before, border, _ = line.partition("▏")
+            assert border and cell_len(before) == panel.x, line
+        prompt = chat_screen(pilot).prompt
+        prompt.insert(f"漢{family}{flag}e\u0301")
+        for left in (f"漢{family}{flag}", f"漢{family}", "漢", ""):
+            await pilot.press("left")
+            assert prompt.text[: prompt.cursor_location[1]] == left
+        await pilot.press("right", "right", "backspace")
+        assert prompt.text == f"漢{flag}e\u0301"
 
 
 # --- provenance --------------------------------------------------------------------------------------
@@ -619,6 +658,28 @@ async def test_first_run_offers_ways_to_begin(tmp_path: Path) -> None:
         assert chat_screen(pilot).chat.pair == "some.gguf", "the pair of the last start"
 
 
+async def test_first_run_says_what_the_doctor_found_and_does_not_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = threading.Event()
+
+    def slow() -> list[tuple[str, str]]:
+        looked.wait(10)
+        what = "problem: a card \x1b[2J cannot be used"
+        return [(what, "pip install another-build"), ("and 2 more", "localspec doctor")]
+
+    monkeypatch.setattr("localspec.chat.checkup.checkup", slow)
+    app, _ = make_app(tmp_path, pair="", options=None)
+    async with running(app, NARROW) as pilot:
+        await until(pilot, lambda: "looking at this machine" in screen_text(app))
+        assert "Pull " in screen_text(app), "what can be done is there before"
+        looked.set()
+        await until(pilot, lambda: "problem: a card \\x1b[2J cannot be used" in screen_text(app))
+        assert "  pip install another-build" in screen_text(app) and "and 2 more" in screen_text(app)
+        await pilot.press("escape")
+        assert len(app.screen_stack) == 1
+
+
 async def test_themes_are_remembered(tmp_path: Path) -> None:
     app, _ = make_app(tmp_path)
     async with running(app, NARROW) as pilot:
@@ -645,14 +706,14 @@ async def test_the_benchmark_screen_unloads_measures_and_loads_again(
         stop = close
 
     monkeypatch.setattr("localspec.tui.screens.bench.BenchJob", FakeJob)
-    app, opener = make_app(tmp_path, options=LoadOptions(draft="small.gguf"))
+    app, opener = make_app(tmp_path, options=LoadOptions(draft="small.gguf", context=512))
     async with running(app, WIDE) as pilot:
         await opened(pilot)
         await pilot.press("f12")
         assert "plain decoding against speculation" in screen_text(app)
         await pilot.press("r")
         ((arguments, tell),) = told
-        assert arguments == ["pair", "--draft", "small.gguf"]
+        assert arguments == ["pair", "--draft", "small.gguf", "--ctx", "512"]
         await until(pilot, lambda: not opener.client.alive)
         tell(BenchLine("12 of 40 answers \x1b[31m"))
         await until(pilot, lambda: "12 of 40 answers \\x1b[31m" in screen_text(app))

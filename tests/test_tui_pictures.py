@@ -66,6 +66,7 @@ async def test_screens_look_as_they_should(tmp_path: Path, size: tuple[int, int]
         for name, keys in SCREENS.items():
             await pilot.press(*keys)
             await until(pilot, lambda: "looking at the models" not in "\n".join(screen_lines(app)))
+            await pilot.pause()  # scrollbars are drawn a message later
             wrong += compare(f"tui-{name}-{size[0]}x{size[1]}.txt", app)
             await pilot.press("ctrl+t" if name == "origins" else "escape")
             assert app.screen is chat_screen(pilot)

@@ -128,6 +128,7 @@ def test_native_lines_do_not_reach_the_screen(tmp_path: Path) -> None:
 def test_the_bare_command_opens_the_ui_on_a_terminal_only() -> None:
     program = start(*LOCALSPEC)
     program.expect("Welcome to localspec")
+    program.expect("no problems found|problem: |warning: |note: ")  # what the doctor says of this machine
     program.send("\x11")
     end(program)
     assert program.exitstatus == 0

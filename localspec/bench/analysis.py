@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean, median
 
 from localspec.bench import statistics
@@ -51,6 +52,7 @@ def analyse(run: BenchRun) -> Report:
         recommended=recommended(rows),
         notes=_notes(run, rows),
         draft_unused=_draft_unused(run),
+        acceptance_by_format=acceptance_by_format(run),
     )
 
 
@@ -105,6 +107,24 @@ def pooled_kinds(values: Mapping[str, Mapping[int, Sequence[float]]]) -> list[st
     return [kind for kind, starts in values.items() if len(starts) == most]
 
 
+def acceptance_by_format(run: BenchRun) -> dict[str, float]:
+    """`chat` and `raw` -> acceptance rate of the draft model on the same prompts at the same draft length.
+
+    A draft that was trained before chat tuning guesses worse behind a chat template; what `raw` shows is not what
+    a chat gets.
+    """
+    raw = next((arm for arm in run.plan.arms if arm.raw), None)
+    if raw is None:
+        return {}
+    chat = next((arm for arm in run.plan.arms if arm == replace(raw, name=arm.name, raw=False)), None)
+    found = {}
+    for name, arm in (("chat", chat), ("raw", raw)):
+        good = [s.measured for s in run.samples if arm and s.cell.arm == arm.name and not s.measured.error]
+        if verified := sum(m.verified for m in good):
+            found[name] = sum(m.accepted for m in good) / verified
+    return found if len(found) == 2 else {}
+
+
 def plain_drift(samples: Sequence[Sample]) -> Drift | None:
     """How plain decoding moved: least squares on the place in the run, with a level a prompt and a start.
 
@@ -149,7 +169,7 @@ def _rows(run: BenchRun, group: _Group, members: Sequence[Sample], drift: Drift 
         own = [sample for sample in members if sample.cell.arm == arm.name]
         if not own:
             continue
-        ratios = {} if arm.name == PLAIN else start_ratios(members, arm.name)
+        ratios = {} if arm.name == PLAIN or arm.raw else start_ratios(members, arm.name)
         rates = start_rates(members, arm.name)
         for kind in (*kinds, *((POOLED,) if len(kinds) > 1 else ())):
             chosen = own if kind == POOLED else [sample for sample in own if sample.cell.kind == kind]
@@ -185,7 +205,7 @@ def _row(
     passes = sum(m.target_passes for m in good)
     rounds = sum(m.reached[0] for m in good if m.reached)
     fresh = [m for m in good if not m.reused_tokens]
-    has_plain = any(sample.cell.arm == PLAIN for sample in members)
+    comparable = arm.name != PLAIN and not arm.raw and any(sample.cell.arm == PLAIN for sample in members)
     return Row(
         stage="sweep" if stage == "sweep" else "main",
         kind=kind,
@@ -196,7 +216,7 @@ def _row(
         starts=starts,
         tokens_per_second=statistics.log_interval(speeds) if speeds else None,
         speedup=speedup,
-        verdict=None if arm.name == PLAIN or not has_plain else verdict_of(speedup, any(f.blocks for f in flags)),
+        verdict=verdict_of(speedup, any(f.blocks for f in flags)) if comparable else None,
         flags=flags,
         acceptance_rate=sum(m.accepted for m in good) / verified if verified else None,
         mean_acceptance_length=sum(m.emitted for m in good if m.target_passes) / passes if passes else None,
@@ -206,7 +226,7 @@ def _row(
         prompt_tokens_per_second=_prompt_rate(fresh),
         parts=_shares(good),
         rounds_by_drafter=dict(sum((Counter(m.rounds_by_drafter) for m in good), Counter())),
-        same_text=_same_text(chosen, members) if temperature == 0 and arm.name != PLAIN else (0, 0),
+        same_text=_same_text(chosen, members) if temperature == 0 and arm.name != PLAIN and not arm.raw else (0, 0),
     )
 
 
@@ -292,6 +312,11 @@ def _notes(run: BenchRun, rows: Sequence[Row]) -> tuple[str, ...]:
         notes.append(
             f"{count} of {whole} greedy answers differ from plain decoding's: batched passes round "
             "differently; whether that is all, localspec audit tells"
+        )
+    if formats := acceptance_by_format(run):
+        notes.append(
+            f"acceptance of the draft model: {formats['chat']:.0%} behind the chat template, {formats['raw']:.0%} "
+            "on raw text; the draft lengths are chosen behind it, as in a chat"
         )
     if any(sample.measured.error for sample in run.samples):
         notes.append("some answers failed; their errors are in the JSON")

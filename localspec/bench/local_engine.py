@@ -87,6 +87,7 @@ class LocalEngine:
             cell.max_tokens,
             _sampler(cell, self._seed),
             reuse,
+            arm.raw,
         )
         return replace(self._timed(request), draft_works=self._draft_works)
 
@@ -118,9 +119,15 @@ class LocalEngine:
         return last
 
     def _request(
-        self, text: str, speculation: SpeculationSettings, tokens: int, sampler: SamplerSettings, reuse: bool
+        self,
+        text: str,
+        speculation: SpeculationSettings,
+        tokens: int,
+        sampler: SamplerSettings,
+        reuse: bool,
+        raw: bool = False,
     ) -> GenerationRequest:
-        chat = self.info.has_template
+        chat = self.info.has_template and not raw
         return GenerationRequest(
             messages=(Message("user", text),) if chat else (),
             prompt=None if chat else text,

@@ -194,7 +194,7 @@ def _fewer_lengths(scope: _Scope) -> _Scope | None:
     kept = tuple(arm for arm in scope.sweep if arm.length in _FEW_LENGTHS)
     if not kept or len(kept) == len(scope.sweep):
         return None
-    dropped = ", ".join(str(arm.length) for arm in scope.sweep if arm not in kept)
+    dropped = ", ".join(arm.name.removeprefix("k") for arm in scope.sweep if arm not in kept)
     return replace(scope, sweep=kept, left_out=(*scope.left_out, f"draft lengths {dropped} in the sweep"))
 
 

@@ -47,6 +47,8 @@ class Arm:
     """Another draft model than the pair's own: its name; "" = the pair's own."""
     peer: str = ""
     """Another program instead of localspec's engine: `llama-server`, an address; "" = localspec."""
+    raw: bool = False
+    """Prompts go without the chat template: only for how much of the draft is accepted then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +263,7 @@ class Report:
     draft_step_seconds: float | None
     drift: Drift | None
     knee: Mapping[str, int]
-    """Kind -> the shortest draft length within 2 % of the best of the sweep."""
+    """Kind -> the shortest draft length within 2 % of the best of the sweep, prompts formatted as in a chat."""
     headline: str
     """The answer in one sentence."""
     recommended: str
@@ -269,3 +271,6 @@ class Report:
     notes: tuple[str, ...] = ()
     draft_unused: bool = False
     """A draft model was loaded and no arm ever used it."""
+    acceptance_by_format: Mapping[str, float] = field(default_factory=dict)
+    """`chat` and `raw` -> share of the draft model's guesses that was accepted with and without the chat
+    template, at one draft length; {} where only one of them was measured."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from localspec.pairs.resolve import PairFiles
 
 
+_RAW_LENGTH = 4
+"""Draft length at which acceptance with and without the chat template is compared."""
 _ROOM = 1536
 """Tokens for a question and its answer beside the text before them."""
 
@@ -64,11 +66,13 @@ class Pair:
     settings: LoadSettings
     drafts: Mapping[str, DraftFile]
     """By the name that arms call them; "" is the pair's own."""
+    has_template: bool = True
+    """Whether the target's prompts go through a chat template."""
 
 
 def find_pair(asked: Asked) -> Pair | None:
     """Find and check the pair and every other draft; None when only addresses are measured."""
-    from localspec.session import prepare
+    from localspec.session import prepare, read
 
     if asked.pair is None:
         return None
@@ -85,7 +89,7 @@ def find_pair(asked: Asked) -> Pair | None:
         if found.draft is None:
             raise InvalidInput(f"no draft model is meant by {name!r}", "Name files or models: --drafts a,b")
         drafts[name] = DraftFile(found.draft, found.masked_ids, found.shared_rows)
-    return Pair(own.files, settings, drafts)
+    return Pair(own.files, settings, drafts, bool(read(own.files)[0].chat_template))
 
 
 def _context(asked: Asked) -> int | None:
@@ -128,7 +132,7 @@ def wishes_of(asked: Asked, pair: Pair | None) -> Wishes:
     """What to plan for."""
     return Wishes(
         arms=arms_of(asked, pair),
-        sweep=_sweep_arms(asked, pair is not None and "" in pair.drafts),
+        sweep=_with_raw(_sweep_arms(asked, pair is not None and "" in pair.drafts), pair),
         temperatures=asked.temperatures,
         depths=asked.depths,
         kinds=asked.kinds,
@@ -231,3 +235,11 @@ def _sweep_arms(asked: Asked, has_draft: bool) -> tuple[Arm, ...]:
         return ()
     lengths = SWEEP_LENGTHS if asked.lengths is None else asked.lengths
     return tuple(Arm(f"k{length}", "model", length) for length in lengths)
+
+
+def _with_raw(sweep: tuple[Arm, ...], pair: Pair | None) -> tuple[Arm, ...]:
+    """One length of the sweep without the chat template too, where there is one to leave out."""
+    if not sweep or pair is None or not pair.has_template:
+        return sweep
+    usual = next((arm for arm in sweep if arm.length == _RAW_LENGTH), sweep[len(sweep) // 2])
+    return (*sweep, replace(usual, name=f"{usual.name} raw", raw=True))

@@ -11,7 +11,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from localspec.session import LoadOptions
 
 from localspec.engine import child
 
@@ -31,11 +34,20 @@ class BenchEnded:
     result: dict[str, Any] | None
 
 
-def bench_exists() -> bool:
-    """Whether this localspec has the command."""
-    from localspec.cli.main import COMMANDS
+_PASSED_ON = {
+    "draft": "--draft", "context": "--ctx", "threads": "--threads", "gpu_layers": "--gpu-layers",
+    "draft_gpu_layers": "--draft-gpu-layers", "cache_type": "--cache-type", "cache_folder": "--cache-dir",
+}  # fmt: skip
 
-    return "bench" in COMMANDS
+
+def bench_arguments(pair: str, options: LoadOptions | None) -> list[str]:
+    """The command line that measures a pair as it is loaded here."""
+    words = [pair]
+    for name, option in _PASSED_ON.items():
+        value = getattr(options, name, None)
+        if value is not None and value != "":
+            words += [option, str(value)]
+    return [*words, "--force"] if options is not None and options.force else words
 
 
 class BenchJob:

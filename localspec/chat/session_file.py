@@ -26,6 +26,7 @@ from typing import Any, BinaryIO
 
 from localspec.chat.answer import Answer, Details, Step
 from localspec.chat.conversation import Conversation, Turn
+from localspec.claims import try_lock
 from localspec.engine.records import GenerationStats, Provenance, Round, Token, stats_values
 from localspec.errors import InvalidInput, UnreadableFile
 
@@ -314,11 +315,5 @@ def _open_for_appending(path: Path) -> BinaryIO:
 
 
 def _lock(file: Any, path: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows: two writers would interleave whole lines, which reads back as one conversation
-        return
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InvalidInput(f"{path.name} is open in another localspec", "Close it there, or start a new chat") from None
+    if not try_lock(file):
+        raise InvalidInput(f"{path.name} is open in another localspec", "Close it there, or start a new chat")

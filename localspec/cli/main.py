@@ -107,6 +107,7 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, "--version", prog_name="localspec")
 @click.pass_context
 def cli(ctx: click.Context) -> int | None:
+    """The terminal UI on a terminal, else the help and exit code 2."""
     ctx.default_map = FileDefaults()
     if ctx.invoked_subcommand is not None:
         _begin(ctx.invoked_subcommand)

@@ -57,7 +57,7 @@ def run(pair: str | None, prompt: str | None, **values: Any) -> int:
     load = cli_options.load_options(values)
     cli_options.speculation_settings(values)  # complains before anything is loaded
     with open_session(pair, load, _progress(values)) as session:
-        for sentence in () if values["quiet"] else session.concessions:
+        for sentence in () if values["quiet"] else session.notes:
             print(f"note: {sentence}", file=sys.stderr)
         request = _request(question, session, sampler, values)
         printer = None if values["as_json"] else AnswerPrinter(sys.stdout, show_draft=values["show_draft"])

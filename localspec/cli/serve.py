@@ -68,7 +68,10 @@ def serve(pair: str, **values: Any) -> int:
     from localspec.session import open_session
 
     def open_pair(draft_off: bool) -> Session:
-        return open_session(pair, replace(load, draft="none") if draft_off else load)
+        session = open_session(pair, replace(load, draft="none") if draft_off else load)
+        if session.also_open:
+            print(f"note: {session.also_open}", file=sys.stderr)
+        return session
 
     options = Options(
         rules,

@@ -52,7 +52,7 @@ def gather(offline: bool = False, cache_folder: Path | None = None) -> Facts:
         terminal=is_terminal(sys.stdout) or is_terminal(sys.stderr),
         columns=size.columns,
         rows=size.lines,
-        encoding=sys.stdout.encoding or "ascii",
+        encoding=getattr(sys.stdout, "encoding", "") or "ascii",  # the terminal UI puts something else in its place
         colour=wants_colour(sys.stdout) or wants_colour(sys.stderr),
     )
 

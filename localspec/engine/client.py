@@ -47,6 +47,8 @@ class EngineClient:
         self._busy = threading.Lock()
         self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.info: EngineInfo | None = None
+        self.on_close: Callable[[], None] = lambda: None
+        """Called when the process has ended on `close`."""
         self._process = self._spawn()
         assert self._process.stdin is not None and self._process.stdout is not None
         self._sender = Sender(self._process.stdin)  # type: ignore[arg-type]
@@ -137,6 +139,7 @@ class EngineClient:
             self._process.kill()
             self._process.wait()
         self._flag_file.unlink(missing_ok=True)
+        self.on_close()
 
     def __enter__(self) -> EngineClient:
         return self

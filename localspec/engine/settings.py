@@ -136,6 +136,7 @@ class SamplerSettings:
 
     @property
     def greedy(self) -> bool:
+        """Whether the likeliest token is always taken."""
         return self.temperature == 0
 
     @property
@@ -150,6 +151,7 @@ class SamplerSettings:
 
     @property
     def penalises(self) -> bool:
+        """Whether earlier tokens change the distribution."""
         return self.repeat_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
 
 

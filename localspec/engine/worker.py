@@ -26,6 +26,7 @@ from localspec.errors import EngineError, LocalspecError
 
 
 def main() -> None:
+    """The engine's process: commands on stdin, events on stdout, until one of them closes."""
     inbound, outbound = _take_over_pipes()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle: it cancels
     mirror_log_to(2)

@@ -251,6 +251,31 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+ASKED: dict[str, tuple[str, Severity]] = {
+    "architecture": ("Are both language models, neither an encoder nor an assistant head?", "refused"),
+    "rewind": ("Can rejected guesses be taken back from the model's memory?", "refused"),
+    "tokenizer": ("Do both files carry a vocabulary of the same kind?", "refused"),
+    "pre_tokenizer": ("Is text cut up in the same way before it becomes tokens?", "warning"),
+    "rows": ("Are there as many tokens, padding apart?", "warning"),
+    "token_texts": ("Does each common id have the same text? More than 1 % differing is too much", "refused"),
+    "token_types": ("Does each common id have the same type?", "note"),
+    "merges": ("Does text become the same ids?", "warning"),
+    "bos": ("Is it the same token that begins a text?", "warning"),
+    "add_bos": ("Do both want it at the beginning?", "warning"),
+    "eos": ("Is it the same token that ends a text?", "note"),
+    "add_eos": ("Do both want it at the end?", "warning"),
+    "eot": ("Is it the same token that ends a turn?", "note"),
+    "eog": ("Do the same tokens end an answer?", "note"),
+    "pad": ("Is it the same padding token?", "note"),
+    "template_tokens": ("Does the draft know the control tokens of the target's chat template?", "warning"),
+    "template": ("Do both have the same chat template? The target's is used", "note"),
+    "context": ("Was the draft trained on contexts as long as the target's?", "note"),
+    "swapped": ("Is the draft the smaller model?", "stop"),
+    "cost": ("What does a guess cost in target tokens?", "warning"),
+}
+"""Rule -> what it asks, and the gravest it can find."""
+
+
 # --- words --------------------------------------------------------------------------------------------
 
 

@@ -32,6 +32,17 @@ BODY_SECONDS = 30.0
 """A body that takes longer to arrive is refused."""
 
 
+ROUTES: dict[tuple[str, str], tuple[str, str]] = {
+    ("POST", "/v1/chat/completions"): ("_chat", "A chat in OpenAI's protocol, streamed or whole"),
+    ("POST", "/v1/completions"): ("_completion", "Raw text goes on, without the chat template"),
+    ("GET", "/v1/models"): ("_models", "The one pair, as OpenAI lists models; /v1/models/NAME for it alone"),
+    ("GET", "/v1/pair"): ("_pair", "Files, verdict, memory plan, state and statistics of the pair"),
+    ("GET", "/health"): ("_health", "200 when the pair is loaded, 503 before and when it failed; needs no key"),
+    ("GET", "/metrics"): ("_metrics", "Prometheus metrics"),
+}
+"""(method, path) -> (what answers it, one line for people)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a server was started with, besides the pair."""
@@ -51,12 +62,7 @@ class Application:
         self._options = options
         self._created = int(time.time())
         self._routes: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {
-            ("GET", "/health"): self._health,
-            ("GET", "/metrics"): self._metrics,
-            ("GET", "/v1/models"): self._models,
-            ("GET", "/v1/pair"): self._pair,
-            ("POST", "/v1/chat/completions"): self._chat,
-            ("POST", "/v1/completions"): self._completion,
+            route: getattr(self, method) for route, (method, _) in ROUTES.items()
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

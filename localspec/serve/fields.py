@@ -108,6 +108,7 @@ class Fields:
 
 
 def checked_text(value: Any, name: str, limit: int) -> str:
+    """A string of at most `limit` characters that UTF-8 can hold, or a Problem."""
     if not isinstance(value, str):
         wrong(name, "must be a string", value)
     if len(value) > limit:
@@ -125,6 +126,7 @@ def checked_text(value: Any, name: str, limit: int) -> str:
 
 
 def checked_number(value: Any, name: str, low: float, high: float) -> float:
+    """A finite number of low .. high, or a Problem."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         wrong(name, "must be a number", value)
     if not (isinstance(value, int) or math.isfinite(value)) or not low <= value <= high:
@@ -133,6 +135,7 @@ def checked_number(value: Any, name: str, low: float, high: float) -> float:
 
 
 def checked_whole(value: Any, name: str, low: int, high: int) -> int:
+    """A whole number of low .. high, or a Problem; 3.0 counts as 3."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -143,12 +146,14 @@ def checked_whole(value: Any, name: str, low: int, high: int) -> int:
 
 
 def checked_object(value: Any, name: str) -> dict[str, Any]:
+    """A JSON object, or a Problem."""
     if not isinstance(value, dict):
         wrong(name, "must be an object", value)
     return value
 
 
 def checked_list(value: Any, name: str, limit: int) -> list[Any]:
+    """A list of at most `limit` entries, or a Problem."""
     if not isinstance(value, list):
         wrong(name, "must be a list", value)
     if len(value) > limit:

@@ -102,7 +102,7 @@ class Statistics:
 
     def page(self) -> str:
         """/metrics."""
-        return text(self._metrics())
+        return text(self.metrics())
 
     def request(self, path: str, status: int) -> None:
         """One HTTP request was answered."""
@@ -172,7 +172,8 @@ class Statistics:
 
     # --- read ------------------------------------------------------------------------------------------
 
-    def _metrics(self) -> list[Metric]:
+    def metrics(self) -> list[Metric]:
+        """All there are, in the order of the page."""
         own = [value for value in vars(self).values() if isinstance(value, Metric)]
         return [*own, *self._gauges]
 

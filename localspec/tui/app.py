@@ -19,6 +19,7 @@ from localspec.chat.runner import News, OpenSession, Runner
 from localspec.chat.session_store import SessionStore
 from localspec.machine import usable_cpus
 from localspec.tui.screens.chat import ChatScreen, NewsArrived
+from localspec.tui.screens.page import tell
 from localspec.tui.screens.views import open_pair
 
 if TYPE_CHECKING:
@@ -129,8 +130,7 @@ class LocalspecApp(App[int]):
 
     def _tell(self, news: News) -> None:
         """Called in the engine's thread."""
-        with suppress(RuntimeError):  # the loop is closed: nobody listens any more
-            self._chat_screen.post_message(NewsArrived(news))
+        tell(self._chat_screen, NewsArrived(news))
 
     def prefer(self, **changes: Any) -> None:
         """Remember something for the next start."""

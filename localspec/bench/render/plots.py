@@ -32,6 +32,7 @@ def figures_of(run: BenchRun, report: Report) -> list[Figure]:
 
 
 def speedup_by_kind(report: Report) -> Figure | None:
+    """Speedup and its interval, a bar a kind; None without any."""
     rows = [row for row in main_rows(report.rows) if row.speedup is not None]
     if not rows:
         return None
@@ -60,6 +61,7 @@ def speedup_by_kind(report: Report) -> Figure | None:
 
 
 def sweep(run: BenchRun, report: Report) -> Figure | None:
+    """Speedup by fixed draft length; None without a sweep."""
     by_kind = figures.sweep_points(report, run)
     if POOLED in by_kind and len(by_kind) == 2:
         del by_kind[POOLED]
@@ -83,6 +85,7 @@ def sweep(run: BenchRun, report: Report) -> Figure | None:
 
 
 def verify_curve(report: Report) -> Figure | None:
+    """Time of a target pass by its rows; None with fewer than two widths."""
     if len(report.curve) < 2:
         return None
     points = [(float(point.rows), 1000 * point.seconds) for point in report.curve]
@@ -107,6 +110,7 @@ def verify_curve(report: Report) -> Figure | None:
 
 
 def by_position(report: Report) -> Figure | None:
+    """Share of the guesses that was kept, by place in the draft; None without drafts."""
     rows = [row for row in main_rows(report.rows) if row.kind != POOLED and len(row.accepted_per_position) > 1]
     rows = rows[:SERIES_COLOURS]
     if not rows:
@@ -123,6 +127,7 @@ def by_position(report: Report) -> Figure | None:
 
 
 def over_time(run: BenchRun) -> Figure | None:
+    """Every answer's speed in the order of the run; None with fewer than four."""
     arms = [arm.name for arm in run.plan.arms if any(s.cell.arm == arm.name for s in run.samples)]
     arms = arms[:SERIES_COLOURS]
     seen = [(s.at / 60, s.measured.rate, s) for s in run.samples if s.measured.rate and s.cell.arm in arms]

@@ -29,6 +29,7 @@ _SIZE = re.compile(r"quant size\s*=\s*([\d.]+) MiB")
 
 
 def main() -> None:
+    """The child process: a JSON request as the only argument, answers a line each on stdout."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     request = json.loads(sys.argv[1])

@@ -11,11 +11,11 @@ from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.widgets import Static
 
-from localspec.chat.benching import BenchEnded, BenchJob, BenchLine, bench_exists, speedup_rows, verify_curve
+from localspec.chat.benching import BenchEnded, BenchJob, BenchLine, bench_arguments, speedup_rows, verify_curve
 from localspec.chat.chat import Chat
 from localspec.terminal import one_line
 from localspec.tui import numbers
-from localspec.tui.screens.page import Confirm, Page, if_given
+from localspec.tui.screens.page import Confirm, Page, if_given, tell
 
 _LINES = 12
 
@@ -50,18 +50,24 @@ class BenchScreen(Page[None]):
             yield Static("", id="lines", markup=False)
 
     def _introduction(self) -> str:
-        if not bench_exists():
-            return "This localspec has no benchmark yet."
-        if not self._chat.pair:
-            return "Open a pair first (Esc, then F2)."
-        return (
+        return self._obstacle() or (
             f"{one_line(self._chat.pair)}: plain decoding against speculation, by kind of text.\n"
             "It takes some minutes and measures best when nothing else runs: the chat's models are unloaded\n"
             "meanwhile and loaded again afterwards. r starts it.\n"
         )
 
+    def _obstacle(self) -> str:
+        """Why there is nothing to run, "" when there is."""
+        from localspec.remote import is_url
+
+        if not self._chat.pair:
+            return "Open a pair first (Esc, then F2)."
+        if is_url(self._chat.pair):
+            return "This pair runs in a server. Measure it there: localspec bench PAIR"
+        return ""
+
     def action_run(self) -> None:
-        if self._job is None and bench_exists() and self._chat.pair:
+        if self._job is None and not self._obstacle():
             if self._chat.runner.busy:
                 self.app.push_screen(
                     Confirm("An answer is being made. Stop it and run the benchmark?"),
@@ -72,14 +78,12 @@ class BenchScreen(Page[None]):
 
     def _run(self) -> None:
         self._chat.unload()
-        options = self._chat.options
-        draft = ["--draft", options.draft] if options is not None and options.draft else []
         self._lines = []
-        self._job = BenchJob([self._chat.pair, *draft], lambda news: self._pass_on(news))
+        self._job = BenchJob(bench_arguments(self._chat.pair, self._chat.options), self._pass_on)
         self.query_one("#lines", Static).update("starting …")
 
     def _pass_on(self, news: BenchLine | BenchEnded) -> None:
-        self.post_message(self.Told(news))
+        tell(self, self.Told(news))
 
     def on_bench_screen_told(self, message: Told) -> None:
         if isinstance(message.news, BenchLine):

@@ -15,7 +15,7 @@ from textual.widgets.option_list import Option
 from localspec.chat.drafts import DraftChoice, draft_choices
 from localspec.errors import LocalspecError
 from localspec.terminal import one_line
-from localspec.tui.screens.page import Ask, Page, if_given
+from localspec.tui.screens.page import Ask, Page, if_given, tell
 
 if TYPE_CHECKING:
     from localspec.session import Session
@@ -52,9 +52,9 @@ class DraftScreen(Page["str | None"]):
 
     def _look(self) -> None:
         try:
-            self.post_message(self.Looked(draft_choices(self._session.files.target), ""))
+            tell(self, self.Looked(draft_choices(self._session.files.target), ""))
         except (LocalspecError, OSError) as error:
-            self.post_message(self.Looked([], str(error)))
+            tell(self, self.Looked([], str(error)))
 
     def on_draft_screen_looked(self, message: Looked) -> None:
         options = self.query_one(OptionList)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from rich.text import Text
@@ -16,19 +17,19 @@ from localspec.tui.screens.page import Page
 from localspec.tui.units import origin_styles
 from localspec.tui.widgets.transcript import Transcript
 
-_PROMPT = [
+PROMPT = [
     ("Enter", "Send"),
     ("Ctrl+J, Shift+Enter", "New line"),
     ("Up, Down", "What was typed before (in an empty prompt)"),
     ("Page Up, Page Down", "Scroll the conversation"),
     ("Tab", "From the prompt to the conversation and back"),
 ]
-_EVERYWHERE = [
+EVERYWHERE = [
     ("Ctrl+P", "Command palette: everything by name, themes too"),
     ("F1", "This page"),
     ("Ctrl+Q", "Quit"),
 ]
-_MEANINGS = {
+MEANINGS = {
     "accepted": "guessed by the drafter, kept by the target",
     "corrected": "the target's own word in place of a wrong guess",
     "bonus": "the target's own word after a draft that was all right",
@@ -55,20 +56,21 @@ class HelpScreen(Page[None]):
         text = Text()
         is_chat = bool(self._below.query(Transcript))
         if is_chat:
-            _section(text, "In the prompt", _PROMPT)
-        _section(text, "On this screen", _keys(self._below.BINDINGS))
+            _section(text, "In the prompt", PROMPT)
+        _section(text, "On this screen", keys_of(self._below.BINDINGS))
         if is_chat:
-            _section(text, "In the conversation (Tab)", _keys(Transcript.BINDINGS))
-        _section(text, "Everywhere", _EVERYWHERE)
+            _section(text, "In the conversation (Tab)", keys_of(Transcript.BINDINGS))
+        _section(text, "Everywhere", EVERYWHERE)
         text.append("Words by origin (Ctrl+T)\n", "bold")
         for origin, style in origin_styles(bool(self.app.native_ansi_color)).items():
             before, after = MARKS[origin]
             text.append(f"  {before}{origin}{after}".ljust(22), style)
-            text.append(f" {_MEANINGS[origin]}\n")
+            text.append(f" {MEANINGS[origin]}\n")
         return text
 
 
-def _keys(bindings: list[BindingType]) -> list[tuple[str, str]]:
+def keys_of(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
+    """(keys as people spell them, what they do)."""
     found = []
     for binding in bindings:
         assert isinstance(binding, Binding)

@@ -55,8 +55,8 @@ def take_news(screen: ChatScreen, news: news_of.News) -> None:
 def _opened(screen: ChatScreen, session: Session) -> None:
     screen.say_status("")
     screen.memory = memory_use(session)
-    for concession in session.concessions:
-        screen.say(concession, "warning", 12.0)
+    for note in session.notes:
+        screen.say(note, "warning", 12.0)
     if session.info.load_seconds > _SLOW_LOAD_SECONDS:
         screen.say(f"Ready after {session.info.load_seconds:.0f} s")
     if session.files.draft is None and not session.info.speculation_off:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding
+from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, Static
 
@@ -122,6 +124,12 @@ def if_given(action: Callable[[Result], object]) -> Callable[[Result | None], No
             action(answer)
 
     return take
+
+
+def tell(screen: Screen[Any], message: Message) -> None:
+    """From any thread: a message for a screen, unless the application has been left meanwhile."""
+    with suppress(RuntimeError):  # its event loop is closed
+        screen.post_message(message)
 
 
 def notify(app: App[object], text: str, severity: str = "information") -> None:

@@ -18,7 +18,7 @@ from localspec.chat.pair_list import CatalogEntry, InstalledPair
 from localspec.errors import LocalspecError
 from localspec.terminal import one_line, visible
 from localspec.tui import numbers
-from localspec.tui.screens.page import Ask, Confirm, Page, if_given, notify
+from localspec.tui.screens.page import Ask, Confirm, Page, if_given, notify, tell
 
 
 class PairsScreen(Page["str | None"]):
@@ -174,7 +174,7 @@ class PairsScreen(Page["str | None"]):
             text = work(name)
         except (LocalspecError, OSError, ImportError) as error:
             text = str(error)
-        self.post_message(self.Reported(text))
+        tell(self, self.Reported(text))
 
     def on_pairs_screen_reported(self, message: Reported) -> None:
         self._tell(message.text)

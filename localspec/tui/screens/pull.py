@@ -14,7 +14,7 @@ from localspec.chat.pulling import PullEnded, PullJob, PullNews, PullPlanned, Pu
 from localspec.errors import Cancelled
 from localspec.terminal import one_line, visible
 from localspec.tui import numbers
-from localspec.tui.screens.page import notify
+from localspec.tui.screens.page import notify, tell
 
 
 class PullScreen(ModalScreen[str | None]):
@@ -51,7 +51,7 @@ class PullScreen(ModalScreen[str | None]):
         self._job = PullJob(self._target, self._draft, lambda news: self._pass_on(news), make)
 
     def _pass_on(self, news: PullNews) -> None:
-        self.post_message(self.Arrived(news))
+        tell(self, self.Arrived(news))
 
     def on_pull_screen_arrived(self, message: Arrived) -> None:
         match message.news:

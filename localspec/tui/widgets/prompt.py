@@ -138,8 +138,15 @@ class Prompt(TextArea):
 
     def _boundaries(self, row: int) -> list[int]:
         """Where the characters that a person sees begin in a line."""
-        spans, _ = split_graphemes(self.document[row])
-        return [start for start, _, _ in spans] or [0]
+        line = self.document[row]
+        starts: list[int] = []
+        half_flag = False  # flags are two regional letters, which rich counts one by one
+        for start, end, _ in split_graphemes(line)[0]:
+            letter = "\U0001f1e6" <= line[start] <= "\U0001f1ff"
+            if not (letter and half_flag):
+                starts.append(start)
+            half_flag = letter and not half_flag and end == start + 1
+        return starts or [0]
 
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()

@@ -57,14 +57,20 @@ class Counts:
 
 
 def gather(
-    engine: Engine, mode: SamplingMode, temperature: float, tokens: int, draft_temperature: float | None
+    engine: Engine,
+    mode: SamplingMode,
+    temperature: float,
+    tokens: int,
+    draft_temperature: float | None,
+    speculation: tuple[str, int | None] = ("model", DRAFT_LENGTH),
 ) -> Counts:
     counts = Counts()
     for seed in range(tokens // ANSWER):
         sampler = SamplerSettings(
             temperature, top_k=0, top_p=1, min_p=0, seed=seed, mode=mode, draft_temperature=draft_temperature
         )
-        answer = ask(engine, "the ", drafter="model", length=DRAFT_LENGTH, sampler=sampler, max_tokens=ANSWER)
+        drafter, length = speculation
+        answer = ask(engine, "the ", drafter=drafter, length=length, sampler=sampler, max_tokens=ANSWER)
         counts.add(answer, engine._target_weights.vocabulary.tokenize(" ", special=False)[-1])
     return counts
 
@@ -107,6 +113,14 @@ def test_output_has_the_targets_distribution(
     pair: BigramPair, engine: Engine, mode: SamplingMode, temperature: float
 ) -> None:
     check(pair, engine, mode, temperature, 20_000)
+
+
+def test_everything_on_auto_has_the_targets_distribution(pair: BigramPair, engine: Engine) -> None:
+    """Lengths, drafters and pauses that the controller chooses by time must not show in the text."""
+    counts = gather(engine, "rejection", 1.0, 20_000, None, ("auto", None))
+    seen = sum(counts.transitions.values())
+    assert seen.sum() >= 19_000
+    assert chi_square_p(seen, seen.sum(1, keepdims=True) * pair.p) > THREE_SIGMA_P
 
 
 def test_a_cooler_draft_is_lossless_too(pair: BigramPair, engine: Engine) -> None:

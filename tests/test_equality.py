@@ -13,7 +13,10 @@ from localspec.engine.settings import LoadSettings, SamplerSettings
 from tests.bigram import BigramPair
 from tests.engine_tools import Answer, ask, open_engine
 
-WAYS = [("none", 0), ("model", 1), ("model", 4), ("model", 8), ("lookup", 4)]
+WAYS: list[tuple[str, int | None]] = [
+    ("none", 0), ("model", 1), ("model", 4), ("model", 8), ("lookup", 4), ("auto", None), ("auto", 4),
+]  # fmt: skip
+PENALTIES = {"repeat_penalty": 1.1, "presence_penalty": 0.3, "frequency_penalty": 0.2}
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +48,18 @@ def test_greedy_text_is_the_same_any_way(engine: Engine) -> None:
     assert len(answers) == 1
 
 
+@pytest.mark.parametrize("seed", [None, 3, 4])
+def test_penalties_see_the_same_history_any_way(engine: Engine, seed: int | None) -> None:
+    sampler = SamplerSettings(0.0 if seed is None else 1.0, seed=seed, **PENALTIES)  # type: ignore[arg-type]
+    answers = {
+        ask(engine, "the the the ", drafter=drafter, length=length, sampler=sampler, max_tokens=150).ids
+        for drafter, length in WAYS
+    }
+    assert len(answers) == 1
+    bare = ask(engine, "the the the ", drafter="none", sampler=SamplerSettings(sampler.temperature, seed=seed))
+    assert bare.ids[:20] != next(iter(answers))[:20]
+
+
 def test_without_a_seed_every_answer_is_another(engine: Engine) -> None:
     answers = {
         ask(engine, "the ", drafter="model", length=4, sampler=SamplerSettings(1.2)).ids for _ in range(10)
@@ -63,18 +78,22 @@ def test_a_model_agrees_with_itself(bigram: BigramPair) -> None:
         engine.close()
 
 
-def test_five_prompts_in_one_session_are_five_fresh_sessions(bigram: BigramPair, engine: Engine) -> None:
+@pytest.mark.parametrize(("drafter", "length"), [("model", 4), ("auto", None)])
+def test_five_prompts_in_one_session_are_five_fresh_sessions(
+    bigram: BigramPair, engine: Engine, drafter: str, length: int | None
+) -> None:
     prompts = ["the big ", "a list of names ", "zzz ", "the big model ", "poem "]
     sampler = SamplerSettings(0.9, seed=6)
-    together = [ask(engine, prompt, drafter="model", length=4, sampler=sampler) for prompt in prompts]
+    together = [ask(engine, prompt, drafter=drafter, length=length, sampler=sampler) for prompt in prompts]
     for prompt, answer in zip(prompts, together, strict=True):
         fresh = open_engine(bigram.target, bigram.draft, context=512)
         try:
-            alone = ask(fresh, prompt, drafter="model", length=4, sampler=sampler)
+            alone = ask(fresh, prompt, drafter=drafter, length=length, sampler=sampler)
         finally:
             fresh.close()
         assert alone.ids == answer.ids
-        assert [round.accepted for round in alone.rounds] == [round.accepted for round in answer.rounds]
+        if drafter == "model":  # auto decides by measured times
+            assert [round.accepted for round in alone.rounds] == [round.accepted for round in answer.rounds]
 
 
 # --- real models -------------------------------------------------------------------------------------

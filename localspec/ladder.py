@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from localspec.bench.records import Prompt
     from localspec.session import LoadOptions, Session
 
-DEFAULT_TYPES = ("q4_0", "q4_k_m", "q8_0")
+DEFAULT_TYPES = ("q4_0", "q4_0-pure", "q4_k_m", "q8_0")
 WARM_UP_TOKENS = 8
 
 
@@ -102,7 +102,7 @@ def rungs(
             quantizing.run(plan, lambda fraction, to=to: on_progress(to, fraction))  # type: ignore[misc]
             found.append(Rung(to.upper(), out, True))
         else:
-            found.append(Rung(read_model((out,)).file_type, out, False))
+            found.append(Rung(to.upper(), out, False))
     return found
 
 

@@ -14,7 +14,7 @@ from localspec.cli import options as cli_options
 from localspec.cli.progress import ProgressLine
 
 SCHEMA = 1
-TYPES = ("q4_0", "q4_k_m", "iq4_nl", "q8_0", "bf16", "f16")
+TYPES = ("q4_0", "q4_0-pure", "q4_k_m", "iq4_nl", "q8_0", "bf16", "f16")
 
 
 @click.command(short_help="Make a smaller file of a model")
@@ -30,7 +30,9 @@ TYPES = ("q4_0", "q4_k_m", "iq4_nl", "q8_0", "bf16", "f16")
 def quantize(source: str, to: str, **values: Any) -> int:
     """Quantize SOURCE, a GGUF file or the name of a model on this disk, to another type.
 
-    The result appears under its name only when it is whole, and can then be named as a draft.
+    q4_0-pure also puts the output matrix, which libllama else keeps finer, in that type: such a draft guesses
+    about a fifth faster and accepts about as much. The result appears under its name only when it is whole,
+    and can then be named as a draft.
     """
     from localspec import quantizing
 

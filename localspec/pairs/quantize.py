@@ -18,8 +18,8 @@ from localspec.pairs.quants import split_quant
 from localspec.pairs.split_files import model_stem
 from localspec.pairs.store import LockedModel, PairLock, Store, local_file
 
-TYPES = ("q4_0", "q4_k_m", "iq4_nl", "q8_0", "bf16", "f16")
-"""What `--to` offers."""
+TYPES = ("q4_0", "q4_0-pure", "q4_k_m", "iq4_nl", "q8_0", "bf16", "f16")
+"""What `--to` offers. `-pure`: the output matrix is in that type as well, so each guess of a draft costs less."""
 MARGIN = 64 << 20
 """Bytes that stay free on the disk."""
 

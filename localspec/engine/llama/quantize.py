@@ -24,6 +24,9 @@ FILE_TYPES = {
 }  # fmt: skip
 """libllama's numbers of the types that need no importance matrix."""
 
+PURE = "-pure"
+"""Behind a type's name: the output and embedding matrices get it too, which libllama else keeps finer."""
+
 _TENSOR = re.compile(r"\[\s*(\d+)/\s*(\d+)\]")
 _SIZE = re.compile(r"quant size\s*=\s*([\d.]+) MiB")
 
@@ -61,7 +64,8 @@ def _quantize(request: dict[str, Any], answers: TextIO) -> dict[str, Any]:
     callback = lib.llama_log_callback(on_log)
     lib.llama_log_set(callback, ctypes.c_void_p(0))
     params = lib.llama_model_quantize_default_params()
-    params.ftype = FILE_TYPES[request["type"]]
+    params.ftype = FILE_TYPES[request["type"].removesuffix(PURE)]
+    params.pure = request["type"].endswith(PURE)
     params.nthread = request["threads"]
     params.allow_requantize = True
     params.dry_run = request["dry_run"]

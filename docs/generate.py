@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -64,38 +65,57 @@ def commands() -> str:
     return table(("command", "what it does"), rows)
 
 
+def with_subcommands(name: str) -> Iterator[tuple[str, click.Command]]:
+    """A command and, of a group, those below it, by their whole names."""
+    found = command(name)
+    yield name, found
+    if isinstance(found, click.Group):
+        for below, inner in found.commands.items():
+            yield f"{name} {below}", inner
+
+
 def help_texts() -> str:
     """Every command's --help."""
     from localspec.cli.main import COMMANDS
 
     parts = []
-    for name in COMMANDS:
-        context = click.Context(command(name), info_name=f"localspec {name}", terminal_width=WIDTH)
+    for name, found in chain.from_iterable(map(with_subcommands, COMMANDS)):
+        context = click.Context(found, info_name=f"localspec {name}", terminal_width=WIDTH)
         parts.append(f"### localspec {name}\n\n```text\n{context.get_help()}\n```\n")
     return "\n".join(parts)
 
 
 def settings() -> str:
-    """Options that can also stand in the environment, each once."""
-    from localspec.cli.main import COMMANDS
+    """Everything that config.toml may hold."""
+    from localspec.cli.settings import KNOWN
 
+    rows = [
+        (code(setting.key), code(setting.variable), setting.help, code(_shown(setting.default)))
+        for setting in KNOWN.values()
+    ]
+    return table(("key", "variable", "what it sets", "default"), rows)
+
+
+def variables() -> str:
+    """Options that can stand in the environment and not in config.toml."""
+    from localspec.cli.main import COMMANDS
+    from localspec.cli.settings import KNOWN
+
+    in_file = {setting.variable for setting in KNOWN.values()}
     found: dict[str, tuple[click.Option, list[str]]] = {}
-    for name in COMMANDS:
-        for option in command(name).params:
-            if isinstance(option, click.Option) and isinstance(option.envvar, str):
+    for name, below in chain.from_iterable(map(with_subcommands, COMMANDS)):
+        for option in below.params:
+            if isinstance(option, click.Option) and isinstance(option.envvar, str) and option.envvar not in in_file:
                 found.setdefault(option.envvar, (option, []))[1].append(name)
     rows = []
     for variable, (option, names) in sorted(found.items()):
         used = ", ".join(names) if len(names) < 6 else f"{', '.join(names[:3])} and {len(names) - 3} more"
-        rows.append((code(variable), code(max(option.opts, key=len)), option.help or "", _default(option), used))
-    return table(("variable", "option", "what it sets", "default", "commands"), rows)
+        rows.append((code(variable), code(max(option.opts, key=len)), option.help or "", used))
+    return table(("variable", "option", "what it sets", "commands"), rows)
 
 
-def _default(option: click.Option) -> str:
-    value = option.default
-    if option.is_flag or option.multiple or value is None or "sentinel" in str(value).lower():
-        return ""
-    return code(str(value))
+def _shown(value: object) -> str:
+    return "" if value is None or value is False or value == () else str(value)
 
 
 def exit_codes() -> str:
@@ -204,8 +224,8 @@ def metrics() -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
-    "commands": commands, "help": help_texts, "settings": settings, "exit-codes": exit_codes, "keys": keys,
-    "origins": origins, "check-rules": check_rules, "pairs": pairs, "endpoints": endpoints, "metrics": metrics,
+    "commands": commands, "help": help_texts, "settings": settings, "variables": variables,
+    "exit-codes": exit_codes, "keys": keys, "origins": origins, "check-rules": check_rules, "pairs": pairs, "endpoints": endpoints, "metrics": metrics,
 }  # fmt: skip
 
 

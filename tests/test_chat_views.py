@@ -11,7 +11,7 @@ from rich.console import Console
 from localspec.chat.answer import Answer
 from localspec.chat.controls import described, next_drafter, toggled, with_length
 from localspec.chat.conversation import Conversation, Turn
-from localspec.chat.meter import Meter
+from localspec.chat.meter import Meter, Reading
 from localspec.chat.provenance import PieceReader, marked_text
 from localspec.chat.thinking import split_thoughts
 from localspec.engine.records import Finished, Provenance, Round, RoundFinished, Token
@@ -21,6 +21,7 @@ from localspec.tui import numbers
 from localspec.tui.blocks import Block, BlockSplitter, code_blocks, split_blocks
 from localspec.tui.markdown import render_block
 from localspec.tui.units import Look, PieceSplitter, PieceUnit, TextUnit
+from localspec.tui.widgets.panel import PanelState, strip_text
 from tests.chat_tools import MARKDOWN
 
 CONSOLE = Console(width=200, force_terminal=True, color_system="truecolor")
@@ -246,6 +247,21 @@ def test_bars_are_as_wide_as_they_should_be() -> None:
     assert cell_len(numbers.shares([0.2, 0.3, 0.4999, 0.0001, 0.0], 23)) == 23
     assert cell_len(numbers.sparkline([1, 2, 3], 9)) == 9
     assert numbers.rate(None) == "–" and numbers.rate(123.4) == "123" and numbers.size(None) == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("width", "first"),
+    [
+        (80, "74.5 tokens/s · plain 50.0 · 1.49x · acceptance 40% · 1.95 tokens/pass"),
+        (60, "74.5 tokens/s · plain 50.0 · 1.49x · acceptance 40%"),
+        (48, "74.5 tokens/s · plain 50.0 · acceptance 40%"),
+        (38, "74.5 tokens/s · acceptance 40%"),
+        (10, "74.5 tokens/s · acceptance 40%"),
+    ],
+)
+def test_the_strip_keeps_rate_and_acceptance_on_one_line(width: int, first: str) -> None:
+    reading = Reading(rate_now=74.5, rate=74.5, plain_rate=50.0, acceptance=0.4, verified=10, mean_length=1.95)
+    assert strip_text(PanelState(reading), width).plain.split("\n")[0] == first
 
 
 def test_speculation_keys() -> None:

@@ -81,9 +81,10 @@ def test_commands_and_options_that_are_shown_exist(generate: ModuleType) -> None
                 continue
             assert name in COMMANDS, f"{page.name}: localspec {' '.join(words)}"
             seen.add(name)
+            shown = dict(generate.with_subcommands(name)).get(" ".join(words[:2]), generate.command(name))
             known = {
                 option
-                for parameter in generate.command(name).params
+                for parameter in shown.params
                 if isinstance(parameter, click.Option)
                 for option in (*parameter.opts, *parameter.secondary_opts)
             }

@@ -51,8 +51,8 @@ class BenchScreen(Page[None]):
 
     def _introduction(self) -> str:
         return self._obstacle() or (
-            f"{one_line(self._chat.pair)}: plain decoding against speculation, by kind of text.\n"
-            "It takes some minutes and measures best when nothing else runs: the chat's models are unloaded\n"
+            f"{one_line(self._chat.pair)}: plain decoding against speculation, by kind of text. "
+            "It takes some minutes and measures best when nothing else runs: the chat's models are unloaded "
             "meanwhile and loaded again afterwards. r starts it.\n"
         )
 

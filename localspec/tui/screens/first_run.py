@@ -17,6 +17,13 @@ from localspec.errors import LocalspecError
 from localspec.terminal import one_line
 from localspec.tui.screens.page import Ask, if_given, tell
 
+_INTRODUCTION = (
+    "A big model answers, a small one guesses ahead, and the big one checks the guesses. "
+    "The text is the big model's own; where guessing does not pay it is turned off.\n"
+)
+_LOW = 20
+"""Rows below which the choices need the room."""
+
 
 class FirstRunScreen(ModalScreen[str | None]):
     """Returns a pair to open, or None."""
@@ -34,11 +41,7 @@ class FirstRunScreen(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog", can_focus=False):
             yield Static("Welcome to localspec", classes="heading", markup=False)
-            yield Static(
-                "A big model answers, a small one guesses ahead, and the big one checks the guesses.\n"
-                "The text is the big model's own; where guessing does not pay it is turned off.\n",
-                markup=False,
-            )
+            yield Static(_INTRODUCTION, id="introduction", markup=False)
             yield OptionList(*self._options())
             yield Static(pair_list.machine_summary(), classes="note", markup=False)
             yield Static("looking at this machine …", id="doctor", classes="note", markup=False)
@@ -47,6 +50,9 @@ class FirstRunScreen(ModalScreen[str | None]):
                 classes="note",
                 markup=False,
             )
+
+    def on_resize(self) -> None:
+        self.query_one("#introduction").display = self.size.height >= _LOW
 
     def on_mount(self) -> None:
         # Loads libllama in a process of its own, and asks the system some things: not in the event loop.

@@ -25,7 +25,7 @@ class PairsScreen(Page["str | None"]):
     """Returns the pair to open, or None."""
 
     HEADING = "pairs"
-    HINTS = "Esc · Enter · 1 here · 2 catalog · o open · p pull · v check · f fit · x remove"
+    HINTS = "Esc · Enter · 1 here · 2 catalog · o open · p pull · v check · f fit · x rm"
     AUTO_FOCUS = "DataTable"
     BINDINGS = [  # noqa: RUF012 - textual's interface
         Binding("1", "installed", "Pairs on this disk"),
@@ -81,7 +81,9 @@ class PairsScreen(Page["str | None"]):
     def _installed_rows(self) -> list[tuple[str, ...]]:
         self.query_one(DataTable).add_columns("pair", "draft", "state", "size", "verdict", "fits", "measured speedup")
         self._rows = rows = pair_list.installed_pairs()
-        what = f"{len(rows)} pairs on this disk" if rows else "No pairs yet. 2 shows the catalog, o opens a file."
+        what = "No pairs yet. 2 shows the catalog, o opens a file."
+        if rows:
+            what = f"{len(rows)} pair{'s'[: len(rows) != 1]} on this disk"
         self.query_one("#what", Static).update(what)
         return [
             (row.name, row.draft, row.state, numbers.size(row.size), row.verdict, row.fits, row.speedups)

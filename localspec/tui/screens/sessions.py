@@ -55,7 +55,8 @@ class SessionsScreen(Page[None]):
             cells = (when, summary.title, Path(summary.pair).name, numbers.size(summary.size))
             table.add_row(*(Text(one_line(cell, 60)) for cell in cells))
         count = len(self._summaries)
-        self.query_one("#place", Static).update(f"{count or 'no'} conversations in {self._chat.store.folder}")
+        what = f"{count or 'no'} conversation{'s'[: count != 1]}"
+        self.query_one("#place", Static).update(one_line(f"{what} in {self._chat.store.folder}", 300))
 
     @property
     def _selected(self) -> SessionSummary | None:

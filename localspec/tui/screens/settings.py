@@ -35,8 +35,8 @@ class SettingsScreen(Page[None]):
 
     CSS = """
     SettingsScreen .field { height: 1; margin: 0 0 0 0; }
-    SettingsScreen Label { width: 46; }
-    SettingsScreen Input { width: 24; }
+    SettingsScreen Label { width: 65%; max-width: 46; }
+    SettingsScreen Input { width: 1fr; max-width: 24; }
     SettingsScreen TextArea { height: 5; border: round $primary; }
     """
 

@@ -99,13 +99,13 @@ def strip_text(state: PanelState, width: int) -> Text:
     """The same in two lines, for narrow screens."""
     reading = state.reading
     rates = f"{numbers.rate(reading.rate_now or reading.rate)} tokens/s"
-    parts = [rates, f"acceptance {numbers.share(reading.acceptance)}"]
+    acceptance = f"acceptance {numbers.share(reading.acceptance)}"
+    parts = [rates, acceptance]
     if reading.plain_rate is not None and reading.verified:
-        parts.insert(1, f"plain {numbers.rate(reading.plain_rate)}")
-        parts.insert(2, numbers.times(reading.speedup))
+        parts[1:1] = [f"plain {numbers.rate(reading.plain_rate)}", numbers.times(reading.speedup)]
     if reading.mean_length is not None:
         parts.append(f"{reading.mean_length:.2f} tokens/pass")
-    first = _joined(parts, width)
+    first = _joined(parts, {rates, acceptance}, width)
     second = state_line(state)
     if state.context and reading.position:
         second += f" · context {reading.position}/{state.context}"
@@ -134,14 +134,15 @@ def _why(reading: Reading) -> str:
     return one_line(reading.reason).removeprefix("off: ").removeprefix("on: ")
 
 
-def _joined(parts: list[str], width: int) -> str:
-    text = ""
-    for part in parts:
-        longer = f"{text} · {part}" if text else part
-        if len(longer) > width and "acceptance" not in part:
+def _joined(parts: list[str], needed: set[str], width: int) -> str:
+    """As many parts as there is room for; the needed ones always, of the others the last go first."""
+    parts = list(parts)
+    for part in reversed(list(parts)):
+        if len(" · ".join(parts)) <= width:
             break
-        text = longer
-    return text
+        if part not in needed:
+            parts.remove(part)
+    return " · ".join(parts)
 
 
 def _speculation(text: Text, state: PanelState, width: int) -> None:

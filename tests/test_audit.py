@@ -93,8 +93,8 @@ def test_a_draft_cache_that_is_not_rewound_is_named(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_residual_that_is_not_normalised_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def without(self: Distribution, other: Distribution) -> Distribution:
-        left = np.maximum(self.probs - other.probabilities(self.ids), 0.0)
+    def without(self: Distribution, other: Distribution, share: float = 1.0) -> Distribution:
+        left = np.maximum(share * self.probs - other.probabilities(self.ids), 0.0)
         return Distribution(self.ids[left > 0], left[left > 0]) if left.any() else self
 
     monkeypatch.setattr(Distribution, "without", without)
@@ -104,7 +104,7 @@ def test_a_residual_that_is_not_normalised_is_named(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_residual_that_forgets_q_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Distribution, "without", lambda self, other: self)
+    monkeypatch.setattr(Distribution, "without", lambda self, other, share=1.0: self)
     result = audited(FakePair())
     assert "residual" in named(result)
     assert any("away from the target's distribution" in fault.what for fault in result.faults)
@@ -114,10 +114,11 @@ def test_accepting_too_easily_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keeps a guess with p instead of p / q where that is allowed: plausible text, wrong distribution."""
     from localspec.engine import verify as module
 
-    def keep(p: Distribution, q: Distribution, guess: int, chance: Any) -> bool:
-        return bool(p.probability(guess) > 0 and chance.uniform() < 0.2 + p.probability(guess) / q.probability(guess))
+    def share(before: float, p: Distribution, q: Distribution, guess: int) -> float:
+        wanted = p.probability(guess)
+        return min(1.0, before * (0.2 + wanted / q.probability(guess))) if wanted > 0 else 0.0
 
-    monkeypatch.setattr(module, "_keep", keep)
+    monkeypatch.setattr(module, "share_after", share)
     assert "residual" in named(audited(FakePair()))
 
 
@@ -224,7 +225,7 @@ def test_an_engine_that_dies_ends_it_with_what_was_found(monkeypatch: pytest.Mon
 def test_the_report_names_every_finding_and_goes_to_json(monkeypatch: pytest.MonkeyPatch) -> None:
     import json
 
-    monkeypatch.setattr(Distribution, "without", lambda self, other: self)
+    monkeypatch.setattr(Distribution, "without", lambda self, other, share=1.0: self)
     result = audited(FakePair())
     text = text_report(result, {"build": "llama-cpp-python 1", "device": "a CPU"})
     assert "BUG residual: row 1:" in text and "llama-cpp-python 1, a CPU" in text

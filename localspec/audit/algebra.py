@@ -1,8 +1,9 @@
 """Is what is emitted distributed as p? Computed exactly on real logits, not estimated by luck.
 
-For one guess d sampled from q, `verify` keeps it with probability a(d) and otherwise chooses from r_d. So a token
-x comes out with probability sum over d of q(d) * (a(d) * [x = d] + (1 - a(d)) * r_d(x)), and that must be p(x).
-Here a(d) and r_d are read off the product's own `verify` by handing it a scripted source of randomness.
+For one guess d sampled from q, `verify` keeps it with probability a(d) and otherwise chooses from r_d. So a token x
+comes out with probability sum over d of q(d) * (a(d) * [x = d] + (1 - a(d)) * r_d(x)), and that must be p(x).
+What holds for drafts of several guesses is proved in the tests. Here a(d) and r_d are read off the product's own
+`verify` by handing it a scripted source of randomness.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from localspec.engine.noise import Coupled, Rejection, gumbel_noise
 from localspec.engine.records import Draft
 from localspec.engine.sampling import Distribution, Sampler
 from localspec.engine.settings import SamplerSettings
-from localspec.engine.verify import verify
+from localspec.engine.verify import share_after, verify
 
 _EXACT = 1e-9
 _HALVINGS = 44
@@ -195,14 +196,26 @@ def _order_faults(place: Place, rows: Sequence[Distribution], position: int) -> 
     chance = ScriptedChance(0.0)
     result = verify(draft, row, chance, position)
     chosen_from, chosen_at = chance.asked[-1]
+    shares = _shares(place, rows)
     expected = place.p[result.accepted]
     if result.accepted < len(rows):
-        expected = expected.without(rows[result.accepted])
-    if asked != list(range(result.accepted + 1)) or chosen_at != position + result.accepted:
+        expected = expected.without(rows[result.accepted], shares[result.accepted])
+    if asked != list(range(len(shares))) or chosen_at != position + result.accepted:
         return [Fault("row order", f"rows {asked} were asked for after {result.accepted} kept guesses")]
     if total_variation(chosen_from, expected) > _EXACT:
         return [Fault("row order", "the token after the kept guesses is chosen from another row's distribution")]
     return []
+
+
+def _shares(place: Place, rows: Sequence[Distribution]) -> list[float]:
+    """Probability that at least the first 0, 1, ... guesses are kept, given them, up to an impossible one."""
+    shares = [1.0]
+    for guess, p, q in zip(place.draft.ids, place.p, rows, strict=False):
+        share = share_after(shares[-1], p, q, guess)
+        if share <= 0.0:
+            break
+        shares.append(share)
+    return shares
 
 
 def _choose_coupled(p: Distribution, seed: int, position: int) -> int:

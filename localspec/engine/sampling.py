@@ -65,9 +65,13 @@ class Distribution:
         with np.errstate(divide="ignore"):
             return int(self.ids[int(np.argmax(np.log(self.probs) + noise))])
 
-    def without(self, other: Distribution) -> Distribution:
-        """norm(max(0, self - other)): what is left to choose from after a sample of `other` was rejected."""
-        left = np.maximum(self.probs - other.probabilities(self.ids), 0.0)
+    def excess(self, other: Distribution, share: float = 1.0) -> float:
+        """Sum of max(0, share * self - other)."""
+        return float(np.maximum(share * self.probs - other.probabilities(self.ids), 0.0).sum())
+
+    def without(self, other: Distribution, share: float = 1.0) -> Distribution:
+        """norm(max(0, share * self - other)): what is left to choose from after a sample of `other` was rejected."""
+        left = np.maximum(share * self.probs - other.probabilities(self.ids), 0.0)
         total = left.sum()
         # Rounding alone can leave nothing; the two are then equal and either one is right.
         if total <= 0.0:

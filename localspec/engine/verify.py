@@ -1,17 +1,17 @@
 """Which guesses does the target keep? Pure functions on distributions: no model, no clock.
 
-Rejection sampling (arXiv 2211.17192, 2302.01318): a guess d sampled from q is kept with probability min(1,
-p(d)/q(d)); the first rejected one is replaced by a sample of norm(max(0, p - q)); after a draft kept whole
-one more token comes from p. The result is distributed as p for any q that was truly sampled from. Greedy
-decoding and point guesses are the same rule with all the mass on one token.
+Rejection sampling (arXiv 2211.17192, 2302.01318), for a draft as a whole (block verification, arXiv 2403.10444):
+the output is distributed as p for any q that was truly sampled from, and never fewer guesses are kept than one by
+one. A guess that the target likes less than the draft did can be made good by a later one that it likes more.
+Greedy decoding and point guesses are the same rule with all the mass on one token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from localspec.engine.noise import Chance, Coupled
+from localspec.engine.noise import Coupled, Rejection
 from localspec.engine.records import Draft, Provenance
 from localspec.engine.sampling import Distribution
 
@@ -28,34 +28,77 @@ class Verification:
     """Of that token."""
 
 
-def verify(
-    draft: Draft, target_row: Callable[[int], Distribution], chance: Chance, position: int
-) -> Verification:
+TargetRow = Callable[[int], Distribution]
+
+
+def verify(draft: Draft, target_row: TargetRow, chance: Rejection | Coupled, position: int) -> Verification:
     """Judge `draft`, whose first guess would stand at `position`.
 
     `target_row(i)` is the target's distribution after the first i guesses; asked for in order and only
     while needed.
     """
-    coupled = isinstance(chance, Coupled)
+    if isinstance(chance, Coupled):
+        return _by_shared_noise(draft, target_row, chance, position)
+    rows = draft.rows
+    if rows is None:
+        rows = tuple(Distribution.certain(guess) for guess in draft.ids)
+    return _as_a_block(draft.ids, rows, target_row, chance, position)
+
+
+def _by_shared_noise(draft: Draft, target_row: TargetRow, chance: Coupled, position: int) -> Verification:
+    """Keep the guesses that the target's own choice under the shared noise agrees with."""
     for index, guess in enumerate(draft.ids):
-        p = target_row(index)
-        if coupled:
-            token = chance.choose(p, position + index)
-            if token != guess:
-                return Verification(index, token, Provenance.CORRECTED)
-            continue
-        q = draft.rows[index] if draft.rows is not None else Distribution.certain(guess)
-        if not _keep(p, q, guess, chance):
-            return Verification(index, chance.choose(p.without(q), position + index), Provenance.CORRECTED)
-    count = len(draft.ids)
+        token = chance.choose(target_row(index), position + index)
+        if token != guess:
+            return Verification(index, token, Provenance.CORRECTED)
+    return _whole(len(draft.ids), target_row, chance, position)
+
+
+def _as_a_block(
+    ids: Sequence[int], rows: Sequence[Distribution], target_row: TargetRow, chance: Rejection, position: int
+) -> Verification:
+    """Block verification: the longest beginning of the draft that is chosen as an end of what is kept.
+
+    `share` is the probability with which at least the guesses so far are kept, given them. It is 1 before
+    the first guess, and each guess multiplies it by p/q, up to 1. Reaching it takes two ways: a longer
+    beginning is kept, or the block ends here, with what probability the former leaves over.
+    """
+    share, kept = 1.0, 0
+    p = target_row(0)
+    end_row, end_share = p, share
+    for index, (guess, q) in enumerate(zip(ids, rows, strict=True)):
+        if index:
+            p = target_row(index)
+            if _happens(_end_probability(p, q, share), chance):
+                kept, end_row, end_share = index, p, share
+        share = share_after(share, p, q, guess)
+        if share <= 0.0:
+            break
+    else:
+        if _happens(share, chance):
+            return _whole(len(ids), target_row, chance, position)
+    left = end_row.without(rows[kept], end_share)
+    return Verification(kept, chance.choose(left, position + kept), Provenance.CORRECTED)
+
+
+def _whole(count: int, target_row: TargetRow, chance: Rejection | Coupled, position: int) -> Verification:
+    """Everything is kept: one more token of the target's own."""
     token = chance.choose(target_row(count), position + count)
     return Verification(count, token, Provenance.BONUS if count else Provenance.PLAIN)
 
 
-def _keep(p: Distribution, q: Distribution, guess: int, chance: Chance) -> bool:
-    """Accept with probability min(1, p/q); no randomness is used where the answer is certain."""
-    assert not isinstance(chance, Coupled)
-    wanted, offered = p.probability(guess), q.probability(guess)
-    if wanted >= offered:
-        return True
-    return wanted > 0.0 and chance.uniform() * offered < wanted
+def share_after(before: float, p: Distribution, q: Distribution, guess: int) -> float:
+    """Probability that at least `guess` and all before it are kept, given them; `before`: the same without it."""
+    wanted, offered = before * p.probability(guess), q.probability(guess)
+    return 1.0 if wanted >= offered else wanted / offered
+
+
+def _end_probability(p: Distribution, q: Distribution, share: float) -> float:
+    """Probability that what is kept ends here if no later end is chosen; the next guess is sampled from `q`."""
+    left = p.excess(q, share)
+    return left / (left + 1.0 - share) if left > 0.0 else 0.0
+
+
+def _happens(probability: float, chance: Rejection) -> bool:
+    """With this probability; no randomness is used where the answer is certain."""
+    return probability >= 1.0 or (probability > 0.0 and chance.uniform() < probability)

@@ -175,7 +175,7 @@ def _identity(path: Path) -> _Identity:
 def _path(target: Path, draft: Path | None) -> Path:
     names = [os.path.realpath(path) if path is not None else "" for path in (target, draft)]
     return (
-        state_folder() / "verdicts" / f"{hashlib.sha256(chr(10).join(names).encode()).hexdigest()[:24]}.json"
+        state_folder() / "verdicts" / f"{hashlib.sha256(os.fsencode(chr(10).join(names))).hexdigest()[:24]}.json"
     )
 
 

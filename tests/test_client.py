@@ -227,6 +227,8 @@ def test_last_words_are_those_that_speak_of_a_failure() -> None:
     fatal = "/x/ggml.c:12: GGML_ASSERT(a == b) failed"
     assert last_words([*ordinary, fatal, *ordinary]) == [fatal]
     assert last_words([fatal, *ordinary * 10]) == [], "long ago"
+    stopped = ["process_ubatch: failed to compute graph, compute status: 1", "llama_decode: failed to decode, ret = 2"]
+    assert last_words(stopped) == [], "a pass that was cancelled"
     card = ["CUDA error: out of memory", "  current device: 0", "ggml_cuda_host_malloc: failed to allocate 5 MiB"]
     assert last_words(card) == [card[0], card[2]]
 

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import Any
 
 FULL = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
 """What a write says when there is no room."""
@@ -29,14 +29,14 @@ def prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a locale without UTF-8 must not end an answer
-    if sys.stderr is sys.__stderr__ and not isinstance(sys.stderr, _Remarks):
-        sys.stderr = _Remarks(sys.stderr)
+            if stream is sys.__stderr__:
+                sys.stderr = _Remarks(stream)
 
 
 class _Remarks(io.TextIOWrapper):
     """stderr on which a remark that cannot be written costs that remark, and nothing else."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: io.TextIOWrapper) -> None:
         super().__init__(stream.buffer, stream.encoding, "replace", line_buffering=True)
         self._first = stream  # would close the descriptor when it goes
 

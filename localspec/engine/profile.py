@@ -39,7 +39,7 @@ def profile_key(files: tuple[Path, Path | None], settings: LoadSettings, threads
         settings.flash_attention,
         str((settings.gpu_layers, settings.draft_gpu_layers, settings.split_mode, settings.main_gpu)),
     ]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+    return hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()[:24]
 
 
 def read_profile(folder: Path, key: str) -> Profile | None:

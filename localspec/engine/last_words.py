@@ -10,7 +10,9 @@ _FAILURE = re.compile(
     r"|unable to|cannot|could not|invalid|unsupported|unknown|corrupt|segmentation|illegal",
     re.IGNORECASE,
 )
-_HARMLESS = re.compile(r"compute status: 1\b|\bret = 2\b|\b(disabled|enabled|fall(ing)? back|warning)\b|^\s+File \"", re.IGNORECASE)
+_HARMLESS = re.compile(
+    r"compute status: 1\b|\bret = 2\b|\b(disabled|enabled|fall(ing)? back|warning)\b|^\s+File \"", re.IGNORECASE
+)
 """Remarks, the inner lines of a traceback, and what libllama says of a pass that was cancelled."""
 
 

@@ -99,14 +99,8 @@ def refuse(names: Sequence[str], beside: str, hint: str) -> None:
     """
     from localspec.errors import InvalidInput
 
-    for name in filter(_was_given, names):
+    for name in filter(was_typed, names):
         raise InvalidInput(f"{_flag(name)} cannot be used with {beside}", hint)
-
-
-def _was_given(name: str) -> bool:
-    """Whether the option stands on the command line."""
-    source = click.get_current_context().get_parameter_source(name)
-    return source is click.core.ParameterSource.COMMANDLINE
 
 
 def _flag(name: str) -> str:
@@ -201,7 +195,7 @@ _OF_GPUS = ("gpu_layers", "draft_gpu_layers", "split_mode", "main_gpu")
 
 def given() -> dict[str, Any]:
     """The options that stand on the command line, with their values."""
-    return {name: value for name, value in click.get_current_context().params.items() if _was_given(name)}
+    return {name: value for name, value in click.get_current_context().params.items() if was_typed(name)}
 
 
 def unheeded(said: dict[str, Any], session: Session, sampler: SamplerSettings) -> list[str]:

@@ -1,6 +1,6 @@
 """`python -m localspec`."""
 
-from localspec.cli.main import main
+from localspec.cli.start import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -64,10 +64,10 @@ def run_json(
     finish_reason: str,
     tokens: tuple[int, ...],
     stats: GenerationStats | None,
-    session: Session,
-    request: GenerationRequest,
+    session: Session | None,
+    request: GenerationRequest | None,
 ) -> dict[str, Any]:
-    """The object that `run --json` prints."""
+    """The object that `run --json` prints; what is not known, because it was stopped before, is null."""
     return {
         "schema": SCHEMA,
         "text": text,
@@ -75,8 +75,8 @@ def run_json(
         "prompt_tokens": stats.prompt_tokens if stats is not None else None,
         "tokens": list(tokens),
         "stats": stats_json(stats) if stats is not None else None,
-        "settings": settings_json(request, session.settings),
-        "engine": engine_json(session),
+        "settings": settings_json(request, session.settings) if session and request else None,
+        "engine": engine_json(session) if session else None,
     }
 
 

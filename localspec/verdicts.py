@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from localspec.locations import state_folder
+from localspec.parsing import parse_json
 from localspec.toml_text import write_atomically
 
 SCHEMA = 1
@@ -174,13 +175,13 @@ def _identity(path: Path) -> _Identity:
 def _path(target: Path, draft: Path | None) -> Path:
     names = [os.path.realpath(path) if path is not None else "" for path in (target, draft)]
     return (
-        state_folder() / "verdicts" / f"{hashlib.sha256(chr(10).join(names).encode()).hexdigest()[:24]}.json"
+        state_folder() / "verdicts" / f"{hashlib.sha256(os.fsencode(chr(10).join(names))).hexdigest()[:24]}.json"
     )
 
 
 def _table(target: Path, draft: Path | None) -> dict[str, Any] | None:
     try:
-        table = json.loads(_path(target, draft).read_text("utf-8"))
+        table = parse_json(_path(target, draft).read_text("utf-8"))
     except (OSError, ValueError):
         return None
     return table if isinstance(table, dict) and table.get("schema") == SCHEMA else None

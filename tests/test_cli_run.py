@@ -16,6 +16,7 @@ import pytest
 from localspec.cli.main import COMMANDS
 from localspec.report import STATS_FIELDS
 from tests.bigram import BigramPair, english_table, vocabulary, write
+from tests.engine_tools import ask, open_engine
 
 LOCALSPEC = [sys.executable, "-m", "localspec"]
 SMALL_RUN = ["--ctx", "512", "--threads", "1", "-n", "40"]
@@ -332,3 +333,80 @@ def test_a_home_that_cannot_be_written_to_still_answers(bigram: BigramPair) -> N
     assert result.returncode == 0 and result.stdout == run(bigram, "--seed", "3").stdout
     line = error_of(localspec("import", bigram.target, env={"XDG_DATA_HOME": "/dev/null/data"}), 2)
     assert "/dev/null" in line
+
+
+# --- nothing is accepted and ignored -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--raw", "--system", "x"], "--system cannot be used with --raw"),
+        (["--raw", "--template-arg", "a=1"], "--template-arg cannot be used with --raw"),
+        (["--no-draft", "-k", "4"], "-k cannot be used with --no-draft"),
+        (["--drafter", "none", "-k", "4"], "-k cannot be used with --drafter none"),
+        (["--no-draft", "--drafter", "model"], "--drafter cannot be used with --no-draft"),
+        (["--json", "--show-draft"], "--show-draft cannot be used with --json"),
+        (["--min-tokens", "9", "-n", "3"], "min tokens 9 is more than -n 3"),
+        (["--logit-bias", "999=1"], "there is no token 999 to bias: ids are 0 to 259"),
+        (["--logit-bias", "-1=1"], "there is no token -1 to bias"),
+    ],
+)
+def test_options_that_contradict_are_refused(bigram: BigramPair, arguments: list[str], words: str) -> None:
+    assert words in error_of(localspec("run", bigram.target, "hi", *SMALL_RUN[:4], *arguments), 2)
+
+
+def test_what_the_environment_says_gives_way_to_the_command_line(bigram: BigramPair) -> None:
+    plain = {"LOCALSPEC_DRAFT_LENGTH": "4", "LOCALSPEC_DRAFTER": "model"}
+    assert run(bigram, "--no-draft", env=plain).returncode == 0
+    assert run(bigram, "--raw", env={"LOCALSPEC_SYSTEM": "x"}).returncode == 0
+
+
+def test_options_without_anything_to_act_on_are_said(bigram: BigramPair) -> None:
+    alone = ("run", bigram.target, "The ", *SMALL_RUN)
+    said = localspec(
+        *alone, "--draft-temp", "0.5", "--repeat-last-n", "9", "--main-gpu", "1", "--gpu-layers", "0",
+        "--template-arg", "thinking=false", "--template-arg", "messages_=1",
+    )  # fmt: skip
+    assert said.returncode == 0
+    assert said.stderr.decode().splitlines()[:-1] == [
+        "note: --draft-temp has no effect: there is no draft model",
+        "note: --main-gpu has no effect: this build of llama.cpp uses no GPU. See: localspec doctor",
+        "note: --template-arg thinking has no effect: the chat template does not use it",
+        "note: --template-arg messages_ has no effect: the chat template does not use it",
+        "note: --repeat-last-n has no effect: no penalty is set",
+    ]
+    wide = localspec(*alone, "--repeat-last-n", "99999999", "--repeat-penalty", "1.1")
+    assert b"note: --repeat-last-n 99999999 is more than the context: all 512 are looked at\n" in wide.stderr
+    assert localspec(*alone, "--main-gpu", "1", "--quiet").stderr == b""
+
+
+def test_a_model_without_a_template_refuses_what_only_a_template_could_use(tmp_path: Path) -> None:
+    write(tmp_path / "bare.gguf", english_table(), template=None)
+    line = error_of(localspec("run", tmp_path / "bare.gguf", "hi", "--system", "Be brief."), 2)
+    assert "--system cannot be used with a model without a chat template" in line
+
+
+def test_an_architecture_that_this_build_does_not_know_is_named(bigram: BigramPair, tmp_path: Path) -> None:
+    odd = tmp_path / "odd.gguf"
+    odd.write_bytes(bigram.target.read_bytes().replace(b"llama", b"l\x1b9ma"))
+    line = error_of(localspec("run", odd, "hi"), 2)
+    assert "odd.gguf has the architecture 'l\\x1b9ma', which this build of llama.cpp does not know" in line
+    assert "pip install -U llama-cpp-python" in line
+    assert "odd.gguf has the architecture" in error_of(localspec("run", bigram.target, "hi", "--draft", odd), 2)
+
+
+def test_the_command_drafts_as_much_as_the_engine(bigram: BigramPair) -> None:
+    """The same options, the same guesses, whatever the front end."""
+    prompt, order = "the big model " * 20, ("--raw", "--drafter", "model", "-k", "3", "--temp", "0", "-n", "120")
+    command = localspec(
+        "run", bigram.target, prompt, "--draft", bigram.draft, "--ctx", "1000", "--threads", "1", "--json", *order
+    )
+    stats = json.loads(command.stdout)["stats"]
+    engine = open_engine(bigram.target, bigram.draft, context=1000)
+    try:
+        here = ask(engine, prompt, drafter="model", length=3, max_tokens=120).finished.stats
+    finally:
+        engine.close()
+    assert stats["drafted"] == here.drafted and stats["accepted"] == here.accepted
+    assert stats["drafted"] / (stats["target_passes"] - 1) >= 2.7

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from localspec.engine.client import EngineClient
+from localspec.engine.last_words import last_words
 from localspec.engine.records import Finished, PrefillProgress, RoundFinished
 from localspec.engine.settings import GenerationRequest, LoadSettings, SamplerSettings, SpeculationSettings
 from localspec.errors import Cancelled, EngineDied, EngineError, InvalidInput, LocalspecError, UnreadableFile
@@ -218,3 +219,50 @@ def test_a_file_that_cannot_be_loaded_is_told_and_another_can_be(bigram: BigramP
 def test_a_load_can_be_cancelled(bigram: BigramPair, tmp_path: Path) -> None:
     with EngineClient(tmp_path) as client, pytest.raises(Cancelled):
         client.load(LoadSettings(bigram.target), threads=1, on_progress=lambda progress: client.cancel())
+
+
+def test_last_words_are_those_that_speak_of_a_failure() -> None:
+    ordinary = ["llama_context: n_ctx = 512", "sched_reserve: graph nodes = 6", "print_info: file type = F16"]
+    assert last_words(ordinary) == [] and last_words([]) == []
+    fatal = "/x/ggml.c:12: GGML_ASSERT(a == b) failed"
+    assert last_words([*ordinary, fatal, *ordinary]) == [fatal]
+    assert last_words([fatal, *ordinary * 10]) == [], "long ago"
+    stopped = ["process_ubatch: failed to compute graph, compute status: 1", "llama_decode: failed to decode, ret = 2"]
+    assert last_words(stopped) == [], "a pass that was cancelled"
+    card = ["CUDA error: out of memory", "  current device: 0", "ggml_cuda_host_malloc: failed to allocate 5 MiB"]
+    assert last_words(card) == [card[0], card[2]]
+
+
+def test_the_advice_after_a_death_depends_on_what_was_loaded(bigram: BigramPair, tmp_path: Path) -> None:
+    for draft, words in ((None, "try again; log"), (bigram.draft, "try again with --no-draft; log")):
+        client = EngineClient(tmp_path)
+        client.load(LoadSettings(bigram.target, draft, context=64), threads=1)
+        os.kill(client.pid, signal.SIGKILL)
+        with pytest.raises(EngineDied) as caught:
+            list(client.generate(limited(3)))
+        client.close()
+        assert words in str(caught.value) and "run out of memory: try a smaller --ctx" in str(caught.value)
+        assert "last words" not in str(caught.value)
+
+
+def test_memory_stays_flat_over_edits_and_regenerations(bigram: BigramPair, tmp_path: Path) -> None:
+    with EngineClient(tmp_path) as client:
+        client.load(LoadSettings(bigram.target, bigram.draft, context=1000), threads=1)
+        engine, sizes = psutil.Process(client.pid), []
+        for cycle in range(20):
+            for last in (f"and so {cycle}", f"or {cycle}"):
+                prompt = "The small model guesses a few words ahead " * 10 + last
+                request = GenerationRequest(prompt=prompt, sampler=SamplerSettings(1.0), max_tokens=40)
+                assert len(Answer(list(client.generate(request))).text) > 20
+            sizes.append(engine.memory_info().rss)
+    assert sizes[-1] < 1.05 * sizes[2]
+
+
+def test_drafts_are_switched_off_and_on_between_answers(client: EngineClient) -> None:
+    pid = client.pid
+    on, off, again = (Answer(list(client.generate(limited(400, drafter)))) for drafter in ("model", "none", "model"))
+    assert client.pid == pid and on.ids == off.ids == again.ids
+    assert {round.drafter for round in off.rounds} == {"none"}
+    assert off.finished.stats.drafted == 0 and off.finished.stats.target_passes == 400
+    rates = [answer.finished.stats.acceptance_rate or 0 for answer in (on, again)]
+    assert rates[0] > 0.3 and abs(rates[0] - rates[1]) < 0.05

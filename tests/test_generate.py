@@ -10,7 +10,7 @@ from localspec.engine.controller import FixedController
 from localspec.engine.drafters.model import ModelDrafter
 from localspec.engine.generate import Drafters, Generation, Limits
 from localspec.engine.noise import Chance
-from localspec.engine.records import Draft, Finished
+from localspec.engine.records import Draft, Finished, Provenance
 from localspec.engine.settings import SamplerSettings
 from localspec.errors import Cancelled, InvalidInput
 from tests.engine_tools import GREEDY, Answer, run_fake
@@ -280,6 +280,24 @@ def test_a_target_that_can_go_back_one_token_gets_drafts_of_one() -> None:
     answer = run_fake(target, LETTERS, text[:5], draft=draft, drafter="model", length=4, limits=Limits(60))
     assert list(answer.ids) == text[5:65]
     assert max(round.verified for round in answer.rounds) == 1
+
+
+def test_the_accepted_share_follows_what_can_be_guessed() -> None:
+    """Hardly anything of a draft that knows nothing; most of a text that repeats itself, from its second copy on."""
+    text = story()
+    chance = np.random.default_rng(8).integers(0, END, len(text)).tolist()
+    target, draft = pair(text, chance)
+    blind = run_fake(target, LETTERS, text[:5], draft=draft, drafter="model", length=4, limits=Limits(300))
+    assert (blind.finished.stats.acceptance_rate or 0) < 0.05
+
+    paragraph = story(60, seed=7)
+    target = FakeModel(script(text[:5] + paragraph * 3, N), N)
+    copies = run_fake(target, LETTERS, text[:5], drafter="lookup", length=6, limits=Limits(180))
+    assert list(copies.ids) == paragraph * 3
+    accepted = [token.provenance == Provenance.ACCEPTED for token in copies.tokens]
+    first, second, third = (sum(accepted[start : start + 60]) / 60 for start in (0, 60, 120))
+    assert second > first + 0.2 and third > first + 0.2
+    assert sum(accepted) == copies.finished.stats.accepted
 
 
 # --- turns and cancels -------------------------------------------------------------------------------

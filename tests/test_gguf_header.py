@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import pickle
-import random
 import struct
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -324,40 +322,6 @@ def test_real_header_is_fast_and_small(real_pair: tuple[Path, Path], which: int)
 @pytest.mark.parametrize("which", [0, 1])
 def test_real_header_equals_the_package(real_pair: tuple[Path, Path], which: int) -> None:
     assert_equals_package_reader(real_pair[which])
-
-
-def fuzz(rounds: int, seed: int) -> None:
-    """Flip, insert and delete bytes of a good header: a record or a clean error, never anything else."""
-    good = model_bytes(words=40)
-    end = parse_header(good, source="good").data_offset
-    noise = random.Random(seed)
-    for _ in range(rounds):
-        data = bytearray(good)
-        for _ in range(noise.randint(1, 4)):
-            at = noise.randrange(end)
-            match noise.randrange(4):
-                case 0:
-                    data[at] = noise.randrange(256)
-                case 1:
-                    data[at : at + 8] = struct.pack("<Q", noise.choice((HUGE, 1 << 32, 0, (1 << 64) - 1)))
-                case 2:
-                    del data[at : at + noise.randint(1, 9)]
-                case _:
-                    data[at:at] = noise.randbytes(noise.randint(1, 9))
-        with suppress(UnreadableFile, NeedMoreBytes):
-            parse_header(bytes(data), source="fuzz", file_size=len(data))
-
-
-def test_fuzzed_headers() -> None:
-    start = time.perf_counter()
-    fuzz(1500, seed=1)
-    assert time.perf_counter() - start < 20
-
-
-@pytest.mark.long
-def test_fuzzed_headers_long() -> None:
-    for seed in range(40):
-        fuzz(5000, seed)
 
 
 def test_header_imports_nothing_heavy() -> None:

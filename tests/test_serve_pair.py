@@ -254,3 +254,14 @@ def test_wrong_options_end_with_2_and_a_line(
     process = serve_process(bigram, tmp_path, *options)
     _, errors = process.communicate(timeout=WAIT)
     assert process.returncode == 2 and words in errors and errors.count("\n") == 1
+
+
+def test_what_is_wrong_with_the_files_is_said_before_anybody_is_let_in(tmp_path: Path) -> None:
+    for name, content in (("missing.gguf", None), ("text.gguf", b"no model at all\n" * 9)):
+        path = tmp_path / name
+        if content is not None:
+            path.write_bytes(content)
+        command = [sys.executable, "-m", "localspec", "serve", str(path), "--port", "0"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT, stdin=subprocess.DEVNULL)
+        assert done.returncode == 2 and "listening" not in done.stderr
+        assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1 and name in done.stderr

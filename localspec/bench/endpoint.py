@@ -19,6 +19,7 @@ from localspec.bench.plan import Speeds
 from localspec.bench.prompts import filler
 from localspec.bench.records import Arm, Cell, Measurement, Prompt
 from localspec.errors import EngineError, InvalidInput
+from localspec.parsing import parse_json
 from localspec.terminal import one_line
 
 _TIMEOUT = 600.0
@@ -75,7 +76,7 @@ class Endpoint:
         """The name to ask for: as given, else the first that the server lists, else `default`."""
         if not self._model:
             try:
-                listed = json.loads(self._get("/v1/models"))["data"]
+                listed = parse_json(self._get("/v1/models"))["data"]
                 self._model = str(listed[0]["id"])
             except (EngineError, ValueError, KeyError, IndexError, TypeError):
                 self._model = "default"
@@ -155,7 +156,7 @@ class Endpoint:
                 raise EngineError(f"{self.url} answers {response.status}: {said}", "Check the address and --model")
             while line := response.readline(_MOST_LINE):
                 if line.startswith(b"data:") and line[5:].strip() not in (b"[DONE]", b""):
-                    found = json.loads(line[5:])
+                    found = parse_json(line[5:])
                     if isinstance(found, dict):
                         yield found
         except (OSError, http.client.HTTPException, ValueError) as error:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from localspec.bench.records import Prompt
 from localspec.errors import InvalidInput, UnreadableFile
+from localspec.parsing import parse_json, parse_toml
 from localspec.terminal import one_line
 
 _CHARACTERS_PER_TOKEN = 4.2
@@ -23,11 +22,11 @@ def load_prompts(path: Path | None = None) -> tuple[Prompt, ...]:
     """
     if path is None:
         text = files("localspec.bench").joinpath("data/prompts.toml").read_text("utf-8")
-        return _prompts(tomllib.loads(text)["prompt"])
+        return _prompts(parse_toml(text)["prompt"])
     try:
         text = path.read_text("utf-8")
         tables = _tables(path, text)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise UnreadableFile(f"cannot read the prompts in {path}: {one_line(str(error))}") from error
     if not tables:
         raise InvalidInput(f"{path} has no prompts", "Write [[prompt]] tables, a JSON list, or one prompt a line")
@@ -52,9 +51,9 @@ def estimated_tokens(prompt: Prompt, depth: int = 0) -> int:
 
 def _tables(path: Path, text: str) -> list[dict[str, Any]]:
     if path.suffix == ".toml":
-        return list(tomllib.loads(text).get("prompt", ()))
+        return list(parse_toml(text).get("prompt", ()))
     if path.suffix == ".json":
-        found = json.loads(text)
+        found = parse_json(text)
         return list(found["prompt"] if isinstance(found, dict) else found)
     return [{"kind": "own", "text": line} for line in text.splitlines() if line.strip()]
 

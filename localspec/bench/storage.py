@@ -11,6 +11,7 @@ from typing import Any
 
 from localspec.bench.records import Arm, BenchRun, Cell, Measurement, Plan, Prompt, Report, Sample
 from localspec.errors import UnreadableFile
+from localspec.parsing import parse_json
 from localspec.toml_text import write_atomically
 
 SCHEMA = 1
@@ -34,7 +35,7 @@ def run_json(run: BenchRun, report: Report | None = None) -> dict[str, Any]:
 def load(path: Path) -> BenchRun:
     """The inverse of `save`. UnreadableFile when it is anything else."""
     try:
-        table = json.loads(path.read_text("utf-8"))
+        table = parse_json(path.read_text("utf-8"))
         if table.get("kind") != "localspec bench" or table["schema"] != SCHEMA:
             raise ValueError("another kind of file, or another version's")
         return _run(table)

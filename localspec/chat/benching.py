@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import tempfile
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from localspec.session import LoadOptions
 
 from localspec.engine import child
+from localspec.parsing import parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class BenchJob:
         code = self._process.wait()
         result = None
         with suppress(OSError, ValueError):
-            result = json.loads(self._file.read_text("utf-8"))
+            result = parse_json(self._file.read_text("utf-8"))
         self._folder.cleanup()
         self._tell(BenchEnded(code, result))
 

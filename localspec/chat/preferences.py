@@ -11,6 +11,7 @@ from typing import Any
 from localspec.engine.settings import SamplerSettings
 from localspec.errors import InvalidInput
 from localspec.locations import state_folder
+from localspec.parsing import parse_json
 
 _HISTORY = 200
 
@@ -44,7 +45,7 @@ class PreferenceFile:
 
     def read(self) -> Preferences:
         try:
-            value = json.loads(self.path.read_text("utf-8"))
+            value = parse_json(self.path.read_text("utf-8"))
         except (OSError, ValueError):
             return Preferences()
         return _from_json(value) if isinstance(value, dict) else Preferences()
@@ -66,7 +67,7 @@ class PromptHistory:
         with suppress(OSError):
             for line in self._path.read_text("utf-8", "replace").splitlines()[-_HISTORY:]:
                 with suppress(ValueError):
-                    self.entries.append(str(json.loads(line)))
+                    self.entries.append(str(parse_json(line)))
 
     def add(self, text: str) -> None:
         if self.entries[-1:] == [text]:

@@ -29,11 +29,14 @@ from localspec.chat.conversation import Conversation, Turn
 from localspec.claims import try_lock
 from localspec.engine.records import GenerationStats, Provenance, Round, Token, stats_values
 from localspec.errors import InvalidInput, UnreadableFile
+from localspec.parsing import parse_json
 
 SCHEMA = 1
 SUFFIX = ".jsonl"
 _ROUNDS = b'{"kind":"rounds"'
 _ROUND_FIELDS = tuple(field.name for field in fields(Round))
+_DAMAGE = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)
+"""What values of the wrong kind lead to."""
 _LETTERS = {"a": Provenance.ACCEPTED, "c": Provenance.CORRECTED, "b": Provenance.BONUS, "p": Provenance.PLAIN}
 
 
@@ -164,14 +167,14 @@ class _Reader:
                 self._pending.append((offset, len(line)))
             return
         try:
-            value = json.loads(line)
+            value = parse_json(line)
             kind = value["kind"]
         except (ValueError, KeyError, TypeError):
             value, kind = {}, ""
         if number == 0:
             self._meta = self._checked_meta(value, kind)
         elif kind:
-            with suppress(KeyError, TypeError, ValueError, AttributeError):  # one damaged line costs that line
+            with suppress(*_DAMAGE):  # one damaged line costs that line
                 self._apply(kind, value)
 
     def done(self) -> SavedSession:
@@ -247,8 +250,8 @@ def _load_details(path: Path, places: list[tuple[int, int]]) -> Details:
     with suppress(OSError), open(path, "rb") as file:
         for offset, length in places:
             file.seek(offset)
-            with suppress(ValueError, KeyError, TypeError, IndexError):
-                value = json.loads(file.read(length))
+            with suppress(*_DAMAGE):
+                value = parse_json(file.read(length))
                 steps += [_step(row) for row in value["rounds"]]
                 tokens += [Token(int(id_), _LETTERS[letter], str(text)) for id_, letter, text in value["tokens"]]
     return tokens, steps

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 from localspec.chat.session_file import SUFFIX, SessionMeta, SessionWriter
 from localspec.errors import UnknownName
 from localspec.locations import data_folder
+from localspec.parsing import parse_json
 
 _MESSAGE = b'{"kind":"message"'
 _TITLE = b'{"kind":"title"'
@@ -100,7 +100,7 @@ def _line_at(data: bytes, newline: int) -> dict[str, Any]:
 
 def _json(line: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(line)
+        value = parse_json(line)
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from localspec.cli import options as cli_options
+from localspec.cli.streams import print_json
 from localspec.terminal import is_terminal, one_line
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def audit(pair: str, **values: Any) -> int:
         about = _about(session)
     say("")
     if values["as_json"]:
-        print(json.dumps(result_json(result, about), ensure_ascii=False, allow_nan=False))
+        print_json(result_json(result, about))
     else:
         print(text_report(result, about), end="")
     if result.complete:

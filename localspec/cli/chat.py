@@ -37,6 +37,8 @@ def chat(pair: str | None, **values: Any) -> int:
 
     if not cli_options.was_typed("pair") and (values["url"] or values["session"]):
         pair = None  # a pair that is only a habit gives way to what was asked for
+    if values["raw"]:
+        cli_options.refuse_template_options()
     if url := values["url"]:
         if pair is not None:
             raise click.UsageError("give a pair or --url, not both")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from localspec.cli import options as cli_options
+from localspec.cli.streams import print_json
 from localspec.terminal import one_line, wants_colour
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def check(target: str, draft: str | None, **values: Any) -> int:
     verdict = compat.check(*models)
     works = would_work(models[0], files) if verdict.kind == "refused" or verdict.stopped else []
     if values["as_json"]:
-        print(json.dumps(report(verdict, works), ensure_ascii=False))
+        print_json(report(verdict, works))
     else:
         write_report(sys.stdout, models, verdict, works, values["quiet"])
     return 3 if verdict.kind == "refused" or (verdict.stopped and not values["force"]) else 0
@@ -108,7 +108,7 @@ def _check_all(files: PairFiles, as_json: bool) -> int:
             rows.append({"name": name, "verdict": state, "reason": worst.detail if worst else ""})
     rows.sort(key=lambda row: _ORDER.index(row["verdict"]))
     if as_json:
-        print(json.dumps({"schema": SCHEMA, "drafts": rows}, ensure_ascii=False))
+        print_json({"schema": SCHEMA, "drafts": rows})
         return 0
     for row in rows:
         print(f"{row['verdict']:9} {one_line(row['name'], 80)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.settings import file_error
+from localspec.cli.streams import print_json
 from localspec.terminal import one_line, wants_colour
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def doctor(**values: Any) -> int:
         facts = replace(facts, settings_error=wrong.message, settings_fix=wrong.hint)
     findings = examine(facts)
     if values["as_json"]:
-        print(json.dumps(report(facts, findings), ensure_ascii=False))
+        print_json(report(facts, findings))
     else:
         write_findings(sys.stdout, findings, values["quiet"])
     return 7 if any(finding.level == "problem" for finding in findings) else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +11,7 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.progress import ProgressLine
+from localspec.cli.streams import print_json
 from localspec.terminal import one_line
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def draft_ladder(target: str, draft: str, **values: Any) -> int:
             session, found, options, prompts, length, limit, lambda rung, number: progress(next(steps) / turns)
         )
     if values["as_json"]:
-        print(json.dumps(report(result), ensure_ascii=False))
+        print_json(report(result))
     else:
         write_ladder(sys.stdout, result)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localspec.cli import options as cli_options
+from localspec.cli.streams import print_json
 from localspec.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def export(pair: str, **values: Any) -> int:
             "notes": list(found.notes),
             "checked": found.checked,
         }
-        print(json.dumps(facts, ensure_ascii=False))
+        print_json(facts)
     elif values["out"]:
         _write(Path(values["out"]), found.text)
     else:

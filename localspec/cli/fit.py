@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from localspec.cli import options as cli_options
+from localspec.cli.streams import print_json
 from localspec.terminal import one_line, wants_colour
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def fit(pair: str, **values: Any) -> int:
         target, draft, machine, _wish(values), smaller_drafts=_smaller_drafts(target, draft)
     )
     if values["as_json"]:
-        print(json.dumps(report(chosen), ensure_ascii=False))
+        print_json(report(chosen))
     else:
         write_plan(sys.stdout, chosen, target, draft)
     return 0 if chosen.fits else 4

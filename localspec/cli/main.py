@@ -5,21 +5,20 @@ Each command is a module of its own that is imported when it runs; the help page
 
 from __future__ import annotations
 
-import errno
 import importlib
-import io
 import os
-import signal
 import sys
 import time
 import traceback
-from types import FrameType
 
 import click
 from click.shell_completion import CompletionItem
 
 from localspec import __version__
+from localspec.cli import streams
 from localspec.cli.settings import FileDefaults
+from localspec.cli.signals import Terminated, end_politely_on_sigterm
+from localspec.cli.start import raise_on_interrupt
 from localspec.errors import LocalspecError
 from localspec.terminal import is_terminal, one_line
 
@@ -143,13 +142,12 @@ _LONG = frozenset({"chat", "serve", "run", "bench", "audit", "tune", "pull"})
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit code. Nothing below this function exits."""
-    _end_politely_on_sigterm()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a locale without UTF-8 must not end an answer
-    arguments = sys.argv[1:] if argv is None else argv
+    streams.prepare()
     began = time.monotonic()
-    code, error = _run(arguments)
+    code, error = _run(sys.argv[1:] if argv is None else argv)
+    fault = streams.settle()
+    if fault is not None and code == 0:
+        code, error = _report_unwritten(fault), fault
     if _invoked:
         _note(_invoked[-1], code, error, time.monotonic() - began)
     return code
@@ -173,44 +171,32 @@ def _note(command: str, code: int, error: BaseException | None, seconds: float) 
 def _run(arguments: list[str]) -> tuple[int, BaseException | None]:
     """(exit code, the error that led to it)."""
     try:
+        raise_on_interrupt()
+        end_politely_on_sigterm()
         result = cli.main(arguments, prog_name="localspec", standalone_mode=False)
-        sys.stdout.flush()
         return (result if isinstance(result, int) else 0), None
     except LocalspecError as error:
         return _report(error, error.exit_code), error
     except click.ClickException as error:
         return _report_usage(error), error
     except (KeyboardInterrupt, click.Abort):
-        print("interrupted", file=sys.stderr)
+        streams.say("interrupted")
         return 130, None
     except Terminated:
         return 143, None
     except (BrokenPipeError, SystemExit):
         # click turns a broken pipe, and nothing else here, into an exit of its own. The reader of our stdout
-        # went away, so nobody is left to tell. Keep the interpreter's own flush quiet.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        # went away, so nobody is left to tell.
         return 0, None
     except OSError as error:
-        return (_report_disk(error) if error.filename else _report_bug(error)), error
+        return _report_disk(error), error
     except Exception as error:
         return _report_bug(error), error
 
 
-class Terminated(BaseException):
-    """SIGTERM arrived: unwind, clean up, leave with 143."""
-
-
-def _end_politely_on_sigterm() -> None:
-    def on_sigterm(signum: int, frame: FrameType | None) -> None:
-        raise Terminated
-
-    signal.signal(signal.SIGTERM, on_sigterm)
-
-
 def _report(error: LocalspecError, code: int) -> int:
-    print(f"error: {one_line(str(error), 2000)}", file=sys.stderr)
-    if wants_traceback():
-        traceback.print_exception(error, file=sys.stderr)
+    streams.say(f"error: {one_line(str(error), 2000)}")
+    _print_traceback(error)
     return code
 
 
@@ -222,26 +208,40 @@ def _report_usage(error: click.ClickException) -> int:
         and "--help" not in error.format_message()
     ):
         hint = f" See: {error.ctx.command_path} --help"
-    print(f"error: {one_line(error.format_message(), 2000)}{hint}", file=sys.stderr)
+    streams.say(f"error: {one_line(error.format_message(), 2000)}{hint}")
     return error.exit_code if isinstance(error, click.UsageError) else 2
 
 
 def _report_disk(error: OSError) -> int:
-    """A file or folder that cannot be used, wherever that was noticed; a full disk is 5."""
-    print(f"error: {error.strerror}: {one_line(str(error.filename))}. Check the path and its rights", file=sys.stderr)
-    if wants_traceback():
-        traceback.print_exception(error, file=sys.stderr)
-    return 5 if error.errno == errno.ENOSPC else 2
+    """A file, folder or stream that cannot be used, wherever that was noticed; a full disk is 5."""
+    if not error.filename:
+        return _report_unwritten(error) if error.errno in streams.UNWRITABLE else _report_bug(error)
+    streams.say(f"error: {error.strerror}: {one_line(str(error.filename))}. Check the path and its rights")
+    _print_traceback(error)
+    return 5 if error.errno in streams.FULL else 2
+
+
+def _report_unwritten(error: OSError) -> int:
+    """The result could not be written to where stdout goes."""
+    hint = "Make room" if error.errno in streams.FULL else "Send it somewhere else"
+    streams.say(f"error: cannot write: {error.strerror}. {hint}")
+    _print_traceback(error)
+    return 5 if error.errno in streams.FULL else 2
 
 
 def _report_bug(error: Exception) -> int:
     name = type(error).__name__
-    print(f"error: {name}: {one_line(str(error))}. This is a bug in localspec", file=sys.stderr)
+    streams.say(f"error: {name}: {one_line(str(error))}. This is a bug in localspec")
     if wants_traceback():
-        traceback.print_exception(error, file=sys.stderr)
+        _print_traceback(error)
     else:
-        print("run it again with --verbose for the traceback; for a report: localspec bug-report", file=sys.stderr)
+        streams.say("run it again with --verbose for the traceback; for a report: localspec bug-report")
     return 1
+
+
+def _print_traceback(error: BaseException) -> None:
+    if wants_traceback():
+        streams.say("".join(traceback.format_exception(error)).rstrip())
 
 
 def wants_traceback() -> bool:

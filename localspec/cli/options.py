@@ -6,7 +6,7 @@ be lines of config.toml as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -19,7 +19,7 @@ __all__ = ["AutoNumber", "KeyValue", "LogitBias"]
 
 if TYPE_CHECKING:
     from localspec.engine.settings import SamplerSettings, SpeculationSettings
-    from localspec.session import LoadOptions
+    from localspec.session import LoadOptions, Session
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -92,16 +92,29 @@ def url_option(command: F) -> F:
     return option("--url", metavar="URL", help=text)(command)
 
 
-def refuse_loading_options() -> None:
-    """With --url, options about loading would go unheeded. Raises InvalidInput for one that was given."""
+def refuse(names: Sequence[str], beside: str, hint: str) -> None:
+    """Raises InvalidInput for an option of `names` that was given, because it would go unheeded `beside` another.
+
+    One that stands in the environment gives way without a word: the command line comes first.
+    """
     from localspec.errors import InvalidInput
 
-    context = click.get_current_context()
-    for name in _LOADING:
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise InvalidInput(
-                f"--{name.replace('_', '-')} cannot be used with --url", "Say it where the server is started"
-            )
+    for name in filter(was_typed, names):
+        raise InvalidInput(f"{_flag(name)} cannot be used with {beside}", hint)
+
+
+def _flag(name: str) -> str:
+    return {"draft_length": "-k", "max_tokens": "-n"}.get(name, f"--{name.replace('_', '-')}")
+
+
+def refuse_template_options() -> None:
+    """With --raw, what is meant for the chat template would go unheeded. Raises InvalidInput."""
+    refuse(("system", "template_arg"), "--raw", "There is no chat template that it could go into")
+
+
+def refuse_loading_options() -> None:
+    """With --url, options about loading would go unheeded. Raises InvalidInput for one that was given."""
+    refuse(_LOADING, "--url", "Say it where the server is started")
 
 
 _LOADING = (
@@ -169,7 +182,55 @@ def speculation_settings(values: dict[str, Any]) -> SpeculationSettings:
     from localspec.engine.settings import SpeculationSettings
 
     drafter = "none" if values["no_draft"] else values["drafter"]
+    if values["no_draft"] and values["drafter"] != "none":
+        refuse(("drafter",), "--no-draft", "Leave one of them out")
+    if drafter == "none" and values["draft_length"]:
+        refuse(("draft_length",), "--no-draft" if values["no_draft"] else "--drafter none", "Leave one of them out")
     return SpeculationSettings(drafter, values["draft_length"])
+
+
+_OF_DRAFTS = ("draft_temp", "draft_gpu_layers")
+_OF_GPUS = ("gpu_layers", "draft_gpu_layers", "split_mode", "main_gpu")
+
+
+def given() -> dict[str, Any]:
+    """The options that stand on the command line, with their values."""
+    return {name: value for name, value in click.get_current_context().params.items() if was_typed(name)}
+
+
+def unheeded(said: dict[str, Any], session: Session, sampler: SamplerSettings) -> list[str]:
+    """Which of the `given` options have nothing to act on here, one sentence each."""
+    from localspec.engine.probe import gpu_backends
+    from localspec.remote import is_url
+
+    if is_url(session.files.name):
+        return []
+    context = session.info.context
+    idle = {name: "there is no draft model" for name in _OF_DRAFTS if session.info.draft is None}
+    if not gpu_backends():
+        idle |= dict.fromkeys(_OF_GPUS, "this build of llama.cpp uses no GPU. See: localspec doctor")
+    obeyed = {name for name in ("gpu_layers", "draft_gpu_layers") if said.get(name) == 0}
+    found = [f"{_flag(name)} has no effect: {why}" for name, why in idle.items() if name in said.keys() - obeyed]
+    found += [
+        f"--template-arg {name} has no effect: the chat template does not use it"
+        for name in _unknown_to_the_template(session, [name for name, _ in said.get("template_arg", ())])
+    ]
+    if "repeat_last_n" in said and not sampler.penalises:
+        found.append("--repeat-last-n has no effect: no penalty is set")
+    elif sampler.penalty_window > context:
+        found.append(f"--repeat-last-n {sampler.penalty_window} is more than the context: all {context} are looked at")
+    return found
+
+
+def _unknown_to_the_template(session: Session, names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    import re
+
+    from localspec.session import read
+
+    source = read(session.files)[0].chat_template
+    return [name for name in names if not re.search(rf"\b{re.escape(name)}\b", source)]
 
 
 def load_options(values: dict[str, Any]) -> LoadOptions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.progress import ProgressLine
+from localspec.cli.streams import print_json
 
 SCHEMA = 1
 TYPES = ("q4_0", "q4_0-pure", "q4_k_m", "iq4_nl", "q8_0", "bf16", "f16")
@@ -53,7 +53,7 @@ def quantize(source: str, to: str, **values: Any) -> int:
             "schema": SCHEMA, "name": name, "file": str(plan.out), "bytes": size, "type": plan.to,
             "source": str(plan.source), "seconds": seconds, "warning": plan.warning,
         }  # fmt: skip
-        print(json.dumps(result, ensure_ascii=False))
+        print_json(result)
     else:
         print(plan.out)
         if not quiet:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import signal
+import os
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,13 +11,13 @@ import click
 from localspec.cli import options as cli_options
 from localspec.cli.provenance import AnswerPrinter, legend
 from localspec.cli.settings import default_pair
-from localspec.errors import EngineDied, InvalidInput
+from localspec.cli.signals import Terminated, interrupt_calls
+from localspec.cli.streams import print_json
+from localspec.errors import Cancelled, EngineDied, InvalidInput
 from localspec.terminal import is_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from localspec.engine.records import Token
+    from localspec.engine.records import Finished, Token
     from localspec.engine.settings import GenerationRequest
     from localspec.session import Session
 
@@ -48,55 +46,119 @@ def run(pair: str | None, prompt: str | None, **values: Any) -> int:
     It may be left out, or `-`, when a pipe brings the prompt and the setting `pair` names one.
     PROMPT `-`, or none while a pipe stands in for it, is read from stdin.
     """
-    from localspec.report import finished_json, run_json, summary_line
     from localspec.session import open_session
 
     pair, prompt = _where(pair, prompt, values["url"])
+    _refuse_contradictions(values)
     question = _prompt(prompt)
     sampler = cli_options.sampler_settings(values)
     load = cli_options.load_options(values)
     cli_options.speculation_settings(values)  # complains before anything is loaded
-    with open_session(pair, load, _progress(values)) as session:
-        for sentence in () if values["quiet"] else session.notes:
-            print(f"note: {sentence}", file=sys.stderr)
+    output = _JsonOutput() if values["as_json"] else _TextOutput(values["show_draft"], values["quiet"])
+    with output, open_session(pair, load, _progress(values)) as session:
         request = _request(question, session, sampler, values)
-        printer = None if values["as_json"] else AnswerPrinter(sys.stdout, show_draft=values["show_draft"])
-        if printer is not None and values["show_draft"] and not values["quiet"]:
-            print(legend(sys.stderr), file=sys.stderr)
-        so_far: list[Token] = []
-        try:
-            with _cancel_on_interrupt(session):
-                for tokens in _answer(session, request):
-                    so_far.extend(tokens)
-                    if printer is not None:
-                        printer.write(tokens)
-        except EngineDied:
-            if printer is not None:
-                printer.end()
-            else:
-                text, ids = "".join(t.text for t in so_far), tuple(t.id for t in so_far)
-                _print_json(run_json(text, "cancelled", ids, None, session, request))
-            raise
-        finished = session.finished
-        assert finished is not None
-        if printer is not None:
-            printer.end()
-            if not values["quiet"]:
-                print(summary_line(finished.stats), file=sys.stderr)
-        else:
-            _print_json(finished_json(finished, session, request))
+        notes = [*session.notes, *cli_options.unheeded(cli_options.given(), session, sampler)]
+        for sentence in () if values["quiet"] else notes:
+            print(f"note: {sentence}", file=sys.stderr)
+        output.begin(session, request)
+        finished = _answer(session, request, output)
     return 130 if finished.reason == "cancelled" else 0
 
 
-def _answer(session: Session, request: GenerationRequest) -> Iterator[tuple[Token, ...]]:
-    """Tokens as their text settles."""
+def _answer(session: Session, request: GenerationRequest, output: _Output) -> Finished:
+    """Hand tokens over as their text settles; a Ctrl-C stops the answer and keeps what there is."""
     from localspec.engine.records import Finished, RoundFinished
 
-    for event in session.generate(request):
-        if isinstance(event, RoundFinished):
-            yield event.tokens
-        elif isinstance(event, Finished):
-            yield event.tail
+    with interrupt_calls(session.client.cancel):
+        for event in session.generate(request):
+            if isinstance(event, RoundFinished):
+                output.add(event.tokens)
+            elif isinstance(event, Finished):
+                output.add(event.tail)
+    assert session.finished is not None
+    output.end(session.finished)
+    return session.finished
+
+
+class _TextOutput:
+    """The answer on stdout as it comes, its statistics on stderr at the end."""
+
+    def __init__(self, show_draft: bool, quiet: bool) -> None:
+        self._quiet = quiet
+        self._show_draft = show_draft
+        self._printer: AnswerPrinter | None = None
+
+    def begin(self, session: Session, request: GenerationRequest) -> None:
+        if self._show_draft and not self._quiet:
+            print(legend(sys.stderr), file=sys.stderr)
+        self._printer = AnswerPrinter(sys.stdout, show_draft=self._show_draft)
+
+    def add(self, tokens: tuple[Token, ...]) -> None:
+        if self._printer is not None:
+            self._printer.write(tokens)
+
+    def end(self, finished: Finished) -> None:
+        from localspec.report import summary_line
+
+        self._close()
+        if not self._quiet:
+            print(summary_line(finished.stats), file=sys.stderr)
+
+    def _close(self) -> None:
+        printer, self._printer = self._printer, None
+        if printer is not None:
+            printer.end()
+
+    def __enter__(self) -> _TextOutput:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if not isinstance(error, OSError):  # then stdout itself is what is wrong
+            self._close()
+
+
+class _JsonOutput:
+    """One object on stdout, also when the answer was cut: then with what is known."""
+
+    def __init__(self) -> None:
+        self._session: Session | None = None
+        self._request: GenerationRequest | None = None
+        self._tokens: list[Token] = []
+        self._said = False
+
+    def begin(self, session: Session, request: GenerationRequest) -> None:
+        self._session, self._request = session, request
+
+    def add(self, tokens: tuple[Token, ...]) -> None:
+        self._tokens.extend(tokens)
+
+    def end(self, finished: Finished) -> None:
+        from localspec.report import finished_json
+
+        assert self._session is not None and self._request is not None
+        self._said = True
+        print_json(finished_json(finished, self._session, self._request))
+
+    def __enter__(self) -> _JsonOutput:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        from localspec.report import run_json
+
+        if not self._said and isinstance(error, KeyboardInterrupt | Terminated | Cancelled | EngineDied):
+            text, ids = "".join(token.text for token in self._tokens), tuple(token.id for token in self._tokens)
+            print_json(run_json(text, "cancelled", ids, None, self._session, self._request))
+
+
+_Output = _TextOutput | _JsonOutput
+
+
+def _refuse_contradictions(values: dict[str, Any]) -> None:
+    """Options that leave no room for another one that was given too. Raises InvalidInput."""
+    if values["raw"]:
+        cli_options.refuse_template_options()
+    if values["as_json"]:
+        cli_options.refuse(("show_draft",), "--json", "Leave one of them out")
 
 
 def _request(question: str, session: Session, sampler: Any, values: dict[str, Any]) -> GenerationRequest:
@@ -105,6 +167,7 @@ def _request(question: str, session: Session, sampler: Any, values: dict[str, An
 
     raw = values["raw"]
     if not raw and not session.info.has_template:
+        cli_options.refuse(("system", "template_arg"), "a model without a chat template", "Leave it out")
         raw = True
         if not values["quiet"]:
             print(
@@ -160,7 +223,12 @@ def _prompt(argument: str | None) -> str:
 def _checked(text: str) -> str:
     if not text.strip():
         raise InvalidInput("the prompt is empty", "Write it after the pair, or pipe it in")
-    return text.encode("utf-8", "replace").decode("utf-8")
+    # An argument is bytes; where the locale is not UTF-8, Python has kept those it did not understand.
+    return os.fsencode(text).decode("utf-8", "replace") if _has_surrogates(text) else text
+
+
+def _has_surrogates(text: str) -> bool:
+    return any(0xD800 <= ord(letter) <= 0xDFFF for letter in text)
 
 
 def _progress(values: dict[str, Any]) -> Any:
@@ -178,22 +246,3 @@ def _progress(values: dict[str, Any]) -> Any:
         )
 
     return show
-
-
-@contextmanager
-def _cancel_on_interrupt(session: Session) -> Iterator[None]:
-    """The first Ctrl-C stops the answer and keeps what there is; the second one leaves."""
-
-    def on_interrupt(signum: int, frame: object) -> None:
-        session.client.cancel()
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, on_interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    print(json.dumps(value, ensure_ascii=False, allow_nan=False))

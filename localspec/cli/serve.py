@@ -64,14 +64,21 @@ def serve(pair: str, **values: Any) -> int:
         ) from error
     from dataclasses import replace
 
+    from localspec.remote import is_url
     from localspec.serve.requests import Defaults
-    from localspec.session import open_session
+    from localspec.session import open_session, prepare
+
+    said = cli_options.given()
 
     def open_pair(draft_off: bool) -> Session:
         session = open_session(pair, replace(load, draft="none") if draft_off else load)
-        if session.also_open:
-            print(f"note: {session.also_open}", file=sys.stderr)
+        notes = [] if draft_off else cli_options.unheeded(said, session, defaults_sampler)
+        for sentence in filter(None, [session.also_open, *notes]):
+            print(f"note: {sentence}", file=sys.stderr)
         return session
+
+    if not is_url(pair):
+        prepare(pair, load)  # what can be known to be wrong is said before anybody is let in
 
     options = Options(
         rules,

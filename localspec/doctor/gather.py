@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import json
 import os
 import platform
 import re
@@ -22,6 +21,7 @@ from localspec.doctor.facts import Build, Facts, Gpu, Hub, Installer, System, To
 from localspec.engine import probe
 from localspec.errors import EngineDied, EngineError
 from localspec.pairs import hf_cache
+from localspec.parsing import parse_json
 from localspec.terminal import is_terminal, wants_colour
 
 HUB_SECONDS = 5.0
@@ -209,7 +209,7 @@ def _get(url: str, token: str) -> dict[str, Any] | None:
     try:
         request = urllib.request.Request(url, headers=headers)
         with urllib.request.urlopen(request, timeout=HUB_SECONDS) as answer:
-            found = json.loads(answer.read(1 << 20))
+            found = parse_json(answer.read(1 << 20))
     except urllib.error.HTTPError:
         return None
     except ValueError as error:

@@ -22,6 +22,7 @@ from localspec.engine import child, commands
 from localspec.engine.cancel import CancelFlag, new_shared_flag_file
 from localspec.engine.engine import EngineInfo
 from localspec.engine.inspection import Question
+from localspec.engine.last_words import last_words
 from localspec.engine.records import Event, Finished, LoadProgress
 from localspec.engine.settings import (
     GenerationRequest,
@@ -49,6 +50,7 @@ class EngineClient:
         self.info: EngineInfo | None = None
         self.on_close: Callable[[], None] = lambda: None
         """Called when the process has ended on `close`."""
+        self._has_draft = False
         self._process = self._spawn()
         assert self._process.stdin is not None and self._process.stdout is not None
         self._sender = Sender(self._process.stdin)  # type: ignore[arg-type]
@@ -70,6 +72,7 @@ class EngineClient:
         on_progress: Callable[[LoadProgress], None] | None = None,
     ) -> EngineInfo:
         """Load models; blocks. `threads` is the default when the settings name none."""
+        self._has_draft = settings.draft is not None
         return self._await_loaded(commands.Load(settings, threads), on_progress)
 
     def load_draft(
@@ -80,6 +83,7 @@ class EngineClient:
         on_progress: Callable[[LoadProgress], None] | None = None,
     ) -> EngineInfo:
         """Swap the draft model, None = none; the target and its cache stay."""
+        self._has_draft = path is not None
         return self._await_loaded(commands.LoadDraft(path, masked_ids, shared_rows), on_progress)
 
     def generate(self, request: GenerationRequest) -> Iterator[Event]:
@@ -135,11 +139,14 @@ class EngineClient:
                 self._process.stdin.close()
         try:
             self._process.wait(patience)
-        except subprocess.TimeoutExpired:
+        except BaseException as error:  # out of patience, or whoever waits has been interrupted once more
             self._process.kill()
             self._process.wait()
-        self._flag_file.unlink(missing_ok=True)
-        self.on_close()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+        finally:
+            self._flag_file.unlink(missing_ok=True)
+            self.on_close()
 
     def __enter__(self) -> EngineClient:
         return self
@@ -224,14 +231,14 @@ class EngineClient:
     def _death(self) -> EngineDied:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
-        how = _how(self._process.returncode)
-        log.warning("engine process %d ended: %s; log: %s", self.pid, how, self.log_path.name)
-        last = " | ".join(self.log_tail(2))
-        said = f"; its last words: {last}" if last else ""
-        return EngineDied(
-            f"the engine's process ended ({how}){said}",
-            f"Try again with --no-draft; log: {self.log_path}",
-        )
+        code = self._process.returncode
+        log.warning("engine process %d ended: %s; log: %s", self.pid, _how(code), self.log_path.name)
+        words = " | ".join(last_words(self.log_tail(20)))
+        said = f"; its last words: {words}" if words else ""
+        advice = ["it may have run out of memory: try a smaller --ctx"] if code == -9 else []
+        advice += ["try again with --no-draft" if self._has_draft else "try again", f"log: {self.log_path}"]
+        hint = "; ".join(advice)
+        return EngineDied(f"the engine's process ended ({_how(code)}){said}", hint[0].upper() + hint[1:])
 
 
 def _how(code: int | None) -> str:

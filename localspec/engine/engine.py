@@ -145,6 +145,7 @@ class Engine:
             raise EngineError("an answer is already being made", "Wait for it, or cancel it")
         speculation = SpeculationSettings("none") if request.grammar else request.speculation
         controller = plain_controller() if request.grammar else self._controller(speculation)
+        self._check_bias(request.sampler)
         prompt = self.encode(request)
         vocabulary = self._target_weights.vocabulary
         grammar = LlamaGrammar(vocabulary, request.grammar) if request.grammar else None
@@ -203,6 +204,8 @@ class Engine:
     def change(self, speculation: SpeculationSettings | None, sampler: SamplerSettings | None) -> None:
         """From the next round of the answer being made on; may be called from another thread."""
         generation = self._generation
+        if sampler is not None:
+            self._check_bias(sampler)
         if generation is not None:
             controller = self._controller(speculation) if speculation is not None else None
             drafters = self._usable_drafters(speculation) if speculation is not None else None
@@ -280,6 +283,13 @@ class Engine:
             for token in (vocabulary.bos, vocabulary.eos)
         )
         return ChatTemplate(source, bos, eos)
+
+    def _check_bias(self, sampler: SamplerSettings) -> None:
+        """Raises InvalidInput for a bias on an id that does not exist: it would go unheeded."""
+        size = self._target_weights.vocabulary.size
+        wrong = next((token for token, _ in sampler.logit_bias if not 0 <= token < size), None)
+        if wrong is not None:
+            raise InvalidInput(f"there is no token {wrong} to bias: ids are 0 to {size - 1}", "Choose another id")
 
     def _controller(self, speculation: SpeculationSettings) -> Controller:
         return self._tuning.controller(self._drafter_named(speculation.drafter), speculation.length)

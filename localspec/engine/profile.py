@@ -16,6 +16,7 @@ from pathlib import Path
 from localspec.engine.acceptance import ModelAcceptance
 from localspec.engine.costs import Costs
 from localspec.engine.settings import LoadSettings
+from localspec.parsing import parse_json
 
 _LARGEST = 1 << 20
 
@@ -38,7 +39,7 @@ def profile_key(files: tuple[Path, Path | None], settings: LoadSettings, threads
         settings.flash_attention,
         str((settings.gpu_layers, settings.draft_gpu_layers, settings.split_mode, settings.main_gpu)),
     ]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+    return hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()[:24]
 
 
 def read_profile(folder: Path, key: str) -> Profile | None:
@@ -47,7 +48,7 @@ def read_profile(folder: Path, key: str) -> Profile | None:
     try:
         if path.stat().st_size > _LARGEST:
             return None
-        stored = json.loads(path.read_text("utf-8"))
+        stored = parse_json(path.read_text("utf-8"))
         return Profile(Costs.from_dict(stored["costs"]), ModelAcceptance.from_dict(stored["acceptance"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -211,6 +211,11 @@ class GenerationRequest:
         )
         _require(self.min_tokens >= 0, f"min tokens {self.min_tokens} is negative", "Use 0 or more")
         _require(
+            self.max_tokens is None or self.min_tokens <= self.max_tokens,
+            f"min tokens {self.min_tokens} is more than -n {self.max_tokens}",
+            "Make one of them fit the other",
+        )
+        _require(
             not (self.grammar and self.min_tokens), "a grammar and min tokens cannot be combined", "Leave one out"
         )
         for name, _ in self.template_arguments:

@@ -7,7 +7,6 @@ and overrides single keys. Errors name file, entry, key and the nearest valid na
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -18,6 +17,8 @@ from typing import Any, NoReturn
 from localspec.errors import InvalidInput, UnknownName
 from localspec.locations import config_folder
 from localspec.pairs.quants import canonical, is_quant
+from localspec.parsing import parse_toml
+from localspec.terminal import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +179,9 @@ class _Reader:
 
     def read(self, path: Path) -> None:
         try:
-            with open(path, "rb") as file:
-                document = tomllib.load(file)
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise InvalidInput(f"{path}: {error}", "Mend or remove that file") from None
+            document = parse_toml(path.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise InvalidInput(f"{path}: {one_line(str(error))}", "Mend or remove that file") from None
         schema = document.pop("schema", 1)
         if schema != 1:
             raise InvalidInput(f"{path}: schema {schema!r}, this version reads schema 1", "Update localspec")

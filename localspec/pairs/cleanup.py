@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -115,7 +116,7 @@ def _what(path: Path, named: set[str]) -> str:
 def _unlink_names(path: Path, blob: Path) -> None:
     """Remove every snapshot name of a content: other commits may name it too."""
     snapshots = next((parent for parent in path.parents if parent.name == "snapshots"), None)
-    for name in snapshots.glob(f"*/**/{path.name}") if snapshots else ():
+    for name in snapshots.glob(f"*/**/{glob.escape(path.name)}") if snapshots else ():
         if name.is_symlink() and Path(os.path.realpath(name)) == blob:
             name.unlink()
     path.unlink(missing_ok=True)

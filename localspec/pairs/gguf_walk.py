@@ -15,6 +15,7 @@ from typing import NoReturn
 from localspec.errors import UnreadableFile
 from localspec.pairs.ggml_types import BLOCKS, REMOVED
 from localspec.pairs.model_info import Scalar, Tensor
+from localspec.terminal import one_line
 
 MAX_HEADER = 64 << 20
 """Bytes; the largest real ones (big vocabularies with merges) are near 15 MB."""
@@ -79,7 +80,7 @@ class Reader:
         self.texts = 0
 
     def bad(self, what: str) -> NoReturn:
-        raise UnreadableFile(f"{self.source} has a damaged header: {what}", "Download it again")
+        raise UnreadableFile(f"{self.source} has a damaged header: {one_line(what)}", "Download it again")
 
     def take(self, count: int) -> int:
         """Step over `count` bytes; returns where they begin."""

@@ -5,7 +5,6 @@ Nothing is copied, and nothing is written into foreign folders.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from localspec.pairs.listing import shard_of
 from localspec.pairs.model_info import ModelInfo
 from localspec.pairs.split_files import local_set, model_stem, read_model
 from localspec.pairs.store import LockedModel, PairLock, local_file
+from localspec.parsing import parse_json
 
 _NOT_MODELS = ("clip", "mmproj")
 _MANIFEST_LIMIT = 1 << 20
@@ -120,7 +120,7 @@ def _ollama(folder: Path) -> Iterator[_Candidate]:
         try:
             if not manifest.is_file() or manifest.stat().st_size > _MANIFEST_LIMIT:
                 continue
-            layers = json.loads(manifest.read_text(encoding="utf-8")).get("layers", [])
+            layers = parse_json(manifest.read_text(encoding="utf-8")).get("layers", [])
             digests = [one["digest"] for one in layers if one["mediaType"] == _OLLAMA_MODEL]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
@@ -136,6 +136,8 @@ def _look_at(candidate: _Candidate, catalog: Catalog) -> Found:
         info = read_model(paths)
     except LocalspecError as error:
         return Found(candidate.name, (candidate.path,), None, error.message)
+    if not all(map(_is_text, paths)):
+        return Found(candidate.name, paths, None, "its path is not UTF-8 and cannot be kept in a lock; rename it")
     if info.architecture in _NOT_MODELS:
         return Found(candidate.name, paths, None, f"a {info.architecture} projector, not a language model")
     if not len(info.tokens):
@@ -149,6 +151,15 @@ def _name(candidate: _Candidate, info: ModelInfo, catalog: Catalog) -> str:
     if model is not None:
         return f"{model.name}-{info.file_type.lower()}" if info.file_type else model.name
     return "".join(c if c.isalnum() or c in "._-" else "-" for c in candidate.name).strip("-.") or "model"
+
+
+def _is_text(path: Path) -> bool:
+    """Whether the path can be written down: names on a disk are bytes of any kind."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_folder(path: Path) -> bool:

@@ -94,8 +94,12 @@ def run(plan: QuantizePlan, quantizer: Callable[[Path], None]) -> ModelInfo:
 def leftovers(out: Path, alive: Callable[[int], bool]) -> list[Path]:
     """Hidden files of the same result whose process has gone (it was killed)."""
     mine = re.compile(rf"\.{re.escape(out.name)}\.(\d+)\.part")
-    found = ((path, mine.fullmatch(path.name)) for path in out.parent.glob(f".{out.name}.*.part"))
+    found = ((path, mine.fullmatch(path.name)) for path in _listed(out.parent))
     return [path for path, match in found if match and not alive(int(match[1]))]
+
+
+def _listed(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
 
 
 def register(plan: QuantizePlan, info: ModelInfo, store: Store | None = None) -> str:

@@ -10,7 +10,6 @@ import hashlib
 import os
 import re
 import shlex
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -23,6 +22,7 @@ from localspec.errors import UnknownName, UnreadableFile
 from localspec.locations import data_folder
 from localspec.pairs import hf_cache
 from localspec.pairs.catalog import squeeze
+from localspec.parsing import parse_toml
 from localspec.toml_text import to_toml, write_atomically
 
 State = Literal["complete", "incomplete", "changed"]
@@ -260,8 +260,7 @@ class Store:
 def read_lock(path: Path) -> PairLock:
     """The lock in that file; UnreadableFile when it is none."""
     try:
-        with open(path, "rb") as file:
-            table = tomllib.load(file)
+        table = parse_toml(path.read_text("utf-8"))
         if table.pop("schema") != 1:
             raise ValueError("written by a newer version")
         return _lock(table)
@@ -317,9 +316,9 @@ def _model(table: dict[str, Any]) -> LockedModel:
 def _check_types(record: Any, other_than_text: Mapping[str, type]) -> None:
     for name in record.__dataclass_fields__:
         value = getattr(record, name)
-        if name not in ("target", "draft", "files", "reasons") and not isinstance(
-            value, other_than_text.get(name, str)
-        ):
+        if name in ("target", "draft", "files", "reasons"):
+            continue
+        if not isinstance(value, other_than_text.get(name, str)) or (isinstance(value, str) and "\0" in value):
             raise ValueError(f"{name} = {value!r}")
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from localspec.errors import EngineDied, EngineError, InvalidInput, LocalspecError
+from localspec.parsing import parse_json
 from localspec.terminal import one_line
 
 _ANSWER_SECONDS = 600.0
@@ -63,7 +64,7 @@ class Connection:
     def facts(self, path: str) -> Any:
         """The JSON at `path`. Raises EngineError, InvalidInput."""
         try:
-            return json.loads(self.text(path))
+            return parse_json(self.text(path))
         except ValueError:
             raise EngineError(f"{self._address.url}{path} is no JSON", "Is it an OpenAI-compatible server?") from None
 
@@ -124,7 +125,7 @@ class Connection:
                 if data == b"[DONE]":
                     return
                 with contextlib.suppress(ValueError):
-                    value = json.loads(data)
+                    value = parse_json(data)
                     if isinstance(value, dict):
                         yield value
         if not self._stopped:
@@ -158,7 +159,7 @@ class Connection:
 def _message(text: str) -> str:
     """What an error body says, in OpenAI's shape or any other."""
     try:
-        value = json.loads(text)
+        value = parse_json(text)
         error = value.get("error", value)
         text = str(error.get("message", error)) if isinstance(error, dict) else str(error)
     except (ValueError, AttributeError):

@@ -14,7 +14,8 @@ from localspec.errors import EngineError
 
 LOG_LINES_KEPT = 400
 LOG_BYTES_KEPT = 1 << 20
-_DEBUG_LEVEL = 4
+_DEBUG_LEVEL = 1
+"""As in ggml.h. (llama-cpp-python's own comment has other numbers, by which errors would be left out.)"""
 
 log_lines: deque[str] = deque(maxlen=LOG_LINES_KEPT)
 """The last native log lines, oldest first. Callbacks come from libllama's own threads: only append here."""
@@ -43,6 +44,11 @@ def mirror_log_to(fd: int) -> None:
 def last_log_lines(count: int = 8) -> list[str]:
     """The newest native log lines, oldest first."""
     return list(log_lines)[-count:]
+
+
+def forget_log_lines() -> None:
+    """What is logged from now on is about what comes now."""
+    log_lines.clear()
 
 
 def _load() -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.engine.cancel import CancelFlag, strlen_address
+from localspec.engine.last_words import last_words
 from localspec.engine.llama.binding import last_log_lines, library
 from localspec.engine.llama.weights import Weights
 from localspec.engine.settings import CACHE_TYPES
@@ -147,7 +148,7 @@ class Context:
         if not handle:
             raise EngineError(
                 f"libllama cannot make a context of {settings.tokens} tokens for {self._weights.path.name} "
-                f"({'; '.join(last_log_lines(2))})",
+                f"({'; '.join(last_words(last_log_lines(20))) or 'it did not say why'})",
                 "Try a smaller --ctx, or another --cache-type",
             )
         return handle

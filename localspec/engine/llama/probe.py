@@ -103,7 +103,7 @@ def _model_sizes(model: dict[str, Any]) -> list[dict[str, Any]]:
     params = lib.llama_model_default_params()
     params.no_alloc, params.load_mode = True, 0
     params.n_gpu_layers = model.get("gpu_layers", 0)
-    handle = lib.llama_model_load_from_file(model["path"].encode(), params)
+    handle = lib.llama_model_load_from_file(os.fsencode(model["path"]), params)
     if not handle:
         return [{"error": "libllama cannot load it"} for _ in model["contexts"]]
     try:

@@ -69,7 +69,8 @@ def _quantize(request: dict[str, Any], answers: TextIO) -> dict[str, Any]:
     params.nthread = request["threads"]
     params.allow_requantize = True
     params.dry_run = request["dry_run"]
-    code = lib.llama_model_quantize(request["source"].encode(), request["out"].encode(), ctypes.byref(params))
+    source, out = os.fsencode(request["source"]), os.fsencode(request["out"])
+    code = lib.llama_model_quantize(source, out, ctypes.byref(params))
     text = "".join(lines)
     size = _SIZE.search(text)
     return {

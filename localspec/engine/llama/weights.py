@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from localspec.engine.cancel import CancelFlag
-from localspec.engine.llama.binding import last_log_lines, library
+from localspec.engine.last_words import last_words, unknown_architecture
+from localspec.engine.llama.binding import LOG_LINES_KEPT, forget_log_lines, last_log_lines, library
 from localspec.engine.llama.vocabulary import Vocabulary
-from localspec.errors import Cancelled, EngineError, UnreadableFile
+from localspec.errors import Cancelled, EngineError, LocalspecError, UnreadableFile
+from localspec.terminal import one_line
 
 _SPLIT_MODES = {"none": 0, "layer": 1, "row": 2}
 _EVERY_LAYER = -1
@@ -46,6 +49,7 @@ class Weights:
         params.split_mode = _SPLIT_MODES[placement.split_mode]
         params.main_gpu = placement.main_gpu
         raised: list[BaseException] = []
+        forget_log_lines()
 
         def progress(fraction: float, _: object) -> bool:
             try:
@@ -58,14 +62,14 @@ class Weights:
 
         params.progress_callback = callback = self._lib.llama_progress_callback(progress)
         # The path is passed as it is: a split file is found by its own name, a resolved link has another.
-        self.handle: Any = self._lib.llama_model_load_from_file(str(path).encode(), params)
+        self.handle: Any = self._lib.llama_model_load_from_file(os.fsencode(path), params)
         del callback
         if raised:
             raise raised[0]
         if not self.handle:
             if cancel is not None and cancel.is_set():
                 raise Cancelled("loading stopped")
-            raise EngineError(f"libllama cannot load {path.name}: {_last_error()}", "Type: localspec doctor")
+            raise _refusal(path)
         self.vocabulary = Vocabulary(self._lib.llama_model_get_vocab(self.handle))
 
     @property
@@ -126,6 +130,15 @@ def _check_magic(path: Path) -> None:
         raise UnreadableFile(f"{path} is not a GGUF file", "Download it again, or choose another file")
 
 
-def _last_error() -> str:
-    lines = [line for line in last_log_lines(12) if "error" in line.lower() or "fail" in line.lower()]
-    return (lines or last_log_lines(1) or ["it did not say why"])[0]
+def _refusal(path: Path) -> LocalspecError:
+    """Why libllama did not load the file, by what it has just logged."""
+    lines = last_log_lines(LOG_LINES_KEPT)
+    architecture = unknown_architecture(lines)
+    if architecture is not None:
+        return UnreadableFile(
+            f"{path.name} has the architecture '{one_line(architecture, 60)}', which this build of llama.cpp "
+            "does not know",
+            "Update it (pip install -U llama-cpp-python), or choose another model",
+        )
+    said = "; ".join(one_line(line, 300) for line in last_words(lines)) or "it did not say why"
+    return EngineError(f"libllama cannot load {path.name}: {said}", "Type: localspec doctor")

@@ -61,14 +61,13 @@ def audit(pair: str, **values: Any) -> int:
 
 def _about(session: Session) -> dict[str, Any]:
     from localspec import verdicts
-    from localspec.bench.environment import device_lines
 
     files = session.settings
     return {
         "target": str(files.target),
         "draft": str(files.draft) if files.draft is not None else None,
         "build": verdicts.engine_build(),
-        "device": verdicts.device_name(files.gpu_layers, device_lines()),
+        "device": files.device,
     }
 
 

@@ -15,8 +15,9 @@ from localspec.cli import options as cli_options
 from localspec.errors import InvalidInput, LocalspecError, UnreadableFile
 
 if TYPE_CHECKING:
+    from localspec.bench.options import BenchOptions
     from localspec.bench.records import BenchRun, Report
-    from localspec.bench.setup import Asked, Pair
+    from localspec.bench.setup import BenchPair
 
 
 class NumberList(click.ParamType[Any]):
@@ -133,23 +134,23 @@ def bench(words: tuple[str, ...], **values: Any) -> int:
     for path in (values["json_file"], values["html_file"], values["md_file"], values["csv_file"]):
         if path is not None and not path.absolute().parent.is_dir():
             raise UnreadableFile(f"no folder {path.absolute().parent}", "Make it first")
-    return _bench(_asked(words[0] if words else None, values), values)
+    return _bench(_options(words[0] if words else None, values), values)
 
 
-def _bench(asked: Asked, values: dict[str, Any]) -> int:
+def _bench(options: BenchOptions, values: dict[str, Any]) -> int:
     from localspec.bench.analysis import analyse
     from localspec.bench.render.table import text_report
     from localspec.bench.runner import execute
     from localspec.bench.setup import find_pair, starter
 
-    pair = find_pair(asked)
-    path = _result_path(asked, values)
+    pair = find_pair(options)
+    path = _result_path(options, values)
     watch = _watch(path, values)
-    start = starter(asked, pair)
+    start = starter(options, pair)
     if values["resume"]:
         first, run = None, _resumed(path, pair)
     else:
-        first, run = _begun(asked, pair, values, start)
+        first, run = _begun(options, pair, values, start)
     watch.saved(run)
     if not values["quiet"]:
         _say_plan(run)
@@ -174,9 +175,9 @@ def _bench(asked: Asked, values: dict[str, Any]) -> int:
     return 0
 
 
-def _asked(pair: str | None, values: dict[str, Any]) -> Asked:
+def _options(pair: str | None, values: dict[str, Any]) -> BenchOptions:
+    from localspec.bench.options import BenchOptions
     from localspec.bench.peers import parse_peer
-    from localspec.bench.setup import Asked
 
     quick = values["quick"]
     drafters = _words(values["drafters"])
@@ -191,7 +192,7 @@ def _asked(pair: str | None, values: dict[str, Any]) -> Asked:
     if pair is None and (peers or not values["urls"]):
         raise click.UsageError("no pair given. Name one, or measure a server with --url")
     values = values | {"no_draft": False, "drafter": "auto", "draft_length": None}
-    return Asked(
+    return BenchOptions(
         pair=pair,
         load=cli_options.load_options(values),
         drafters=drafters,
@@ -217,7 +218,9 @@ def _words(text: str | None) -> tuple[str, ...]:
     return tuple(word.strip() for word in (text or "").split(",") if word.strip())
 
 
-def _begun(asked: Asked, pair: Pair | None, values: dict[str, Any], start: Callable[[], Any]) -> tuple[Any, BenchRun]:
+def _begun(
+    options: BenchOptions, pair: BenchPair | None, values: dict[str, Any], start: Callable[[], Any]
+) -> tuple[Any, BenchRun]:
     """The first engine, warm, and the plan that its speed allows."""
     import time
 
@@ -225,7 +228,7 @@ def _begun(asked: Asked, pair: Pair | None, values: dict[str, Any], start: Calla
     from localspec.bench.setup import new_run
 
     prompts = load_prompts(values["prompts"])
-    if unknown := set(asked.kinds) - {prompt.kind for prompt in prompts}:
+    if unknown := set(options.kinds) - {prompt.kind for prompt in prompts}:
         known = ", ".join(dict.fromkeys(prompt.kind for prompt in prompts))
         raise InvalidInput(f"no kind of text named {min(unknown)!r}", f"There are: {known}")
     if not values["quiet"]:
@@ -235,13 +238,13 @@ def _begun(asked: Asked, pair: Pair | None, values: dict[str, Any], start: Calla
     try:
         speeds = first.warm_up()
         speeds = replace(speeds, elapsed=time.perf_counter() - began)
-        return first, new_run(asked, pair, prompts, speeds, _name(asked, pair))
+        return first, new_run(options, pair, prompts, speeds, _name(options, pair))
     except BaseException:
         first.close()
         raise
 
 
-def _resumed(path: Path, pair: Pair | None) -> BenchRun:
+def _resumed(path: Path, pair: BenchPair | None) -> BenchRun:
     """A stored run, if it measured these files. Raises InvalidInput when they have changed."""
     from localspec.bench.environment import describe
     from localspec.bench.storage import load
@@ -257,15 +260,15 @@ def _resumed(path: Path, pair: Pair | None) -> BenchRun:
     return run
 
 
-def _name(asked: Asked, pair: Pair | None) -> str:
+def _name(options: BenchOptions, pair: BenchPair | None) -> str:
     if pair is None:
-        return ", ".join(asked.urls)
+        return ", ".join(options.urls)
     files = pair.files
     own = files.name if files.lock is not None else files.target.name
     return f"{own} + {files.draft.name}" if files.draft is not None and files.lock is None else own
 
 
-def _result_path(asked: Asked, values: dict[str, Any]) -> Path:
+def _result_path(options: BenchOptions, values: dict[str, Any]) -> Path:
     """Where the run is kept while it grows: --json, else a file of our own."""
     import time
 
@@ -315,16 +318,14 @@ def _write_files(run: BenchRun, report: Report, path: Path, values: dict[str, An
         print(f"saved: {path}", file=sys.stderr)
 
 
-def _store(run: BenchRun, report: Report, pair: Pair) -> None:
+def _store(run: BenchRun, report: Report, pair: BenchPair) -> None:
     """Keep the verdict with the pair; a run without one leaves what was known."""
     from localspec import verdicts
-    from localspec.bench.environment import device_lines
     from localspec.bench.outcome import bench_record
 
-    record = bench_record(run, report)
+    record = bench_record(run, report, pair.settings)
     if record:
-        device = verdicts.device_name(pair.settings.gpu_layers, device_lines())
-        verdicts.store(pair.files.target, pair.files.draft, device, bench=record)
+        verdicts.store(pair.files.target, pair.files.draft, pair.settings.device, bench=record)
 
 
 def _compare(words: tuple[str, ...], values: dict[str, Any]) -> int:

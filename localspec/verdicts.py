@@ -2,7 +2,7 @@
 
     verdicts.store(target, draft, device, bench={...})      # after localspec bench
     known = verdicts.read(target, draft, device)            # None when nothing holds any more
-    known.pays("code")
+    known.expectation(conditions)                          # what `auto` may start from
 
 One JSON file a pair in the state folder, found by the paths of the two files. What is in it counts only while both
 files (size, time of change, first and last bytes), the engine's build and the device are as they were.
@@ -59,21 +59,11 @@ class Known:
         ruled_out = isinstance(high, int | float) and high < _WORTH_HAVING and not self.bench.get("doubtful")
         return Expectation(False, why) if ruled_out else None
 
-    def pays(self, kind: str = "") -> bool | None:
-        """Whether speculation pays here (for one kind of text); None = not known."""
-        word = self.bench.get("kinds", {}).get(kind, {}).get("verdict") if kind else self.bench.get("verdict")
-        return {"pays": True, "does not pay": False}.get(str(word))
-
     @property
     def speedup(self) -> float | None:
         """Over all kinds of text measured."""
         value = self.bench.get("speedup")
         return float(value) if isinstance(value, int | float) else None
-
-    @property
-    def audited(self) -> bool:
-        """Whether an audit of this pair, build and device passed: then, and only then, say so."""
-        return bool(self.audit.get("passed"))
 
 
 def conditions(settings: LoadSettings) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from localspec.bench.local_engine import DraftFile, LocalEngine
 from localspec.bench.options import BenchOptions
 from localspec.bench.peers import LlamaServer, SpeculativeSimple
 from localspec.bench.plan import SWEEP_LENGTHS, Speeds, make_plan
+from localspec.bench.prompts import load_prompts
 from localspec.bench.records import PLAIN, Arm, BenchRun, Cell, Measurement, Prompt
 from localspec.bench.runner import BenchEngine
 from localspec.engine.settings import DEFAULT_CONTEXT, LoadSettings
@@ -103,10 +105,32 @@ def arms_of(options: BenchOptions, pair: BenchPair | None) -> tuple[Arm, ...]:
     return tuple(arms)
 
 
-def new_run(
-    options: BenchOptions, pair: BenchPair | None, prompts: tuple[Prompt, ...], speeds: Speeds, name: str
+def chosen_prompts(options: BenchOptions, file: Path | None = None) -> tuple[Prompt, ...]:
+    """Our own prompts, or those of `file`. Raises InvalidInput when a kind that was asked for is not among them."""
+    prompts = load_prompts(file)
+    if unknown := set(options.kinds) - {prompt.kind for prompt in prompts}:
+        known = ", ".join(dict.fromkeys(prompt.kind for prompt in prompts))
+        raise InvalidInput(f"no kind of text named {min(unknown)!r}", f"There are: {known}")
+    return prompts
+
+
+def begin(
+    options: BenchOptions, pair: BenchPair | None, prompts: tuple[Prompt, ...], start: Callable[[], BenchEngine]
+) -> tuple[BenchEngine, BenchRun]:
+    """The first start of the engine, warm, and the run that its speed allows; nothing is measured yet."""
+    began = time.perf_counter()
+    engine = start()
+    try:
+        speeds = replace(engine.warm_up(), elapsed=time.perf_counter() - began)
+        return engine, _new_run(options, pair, prompts, speeds)
+    except BaseException:
+        engine.close()
+        raise
+
+
+def _new_run(
+    options: BenchOptions, pair: BenchPair | None, prompts: tuple[Prompt, ...], speeds: Speeds
 ) -> BenchRun:
-    """A run with its plan, nothing measured yet."""
     from localspec.bench.environment import describe
 
     target = pair.files.target if pair is not None else None
@@ -121,14 +145,27 @@ def new_run(
         "peers": {name: str(path) for name, path in options.peers}, "urls": list(options.urls),
     }  # fmt: skip
     if pair is not None:
-        own = pair.settings
-        settings |= {
-            "context": own.context, "threads": own.threads, "gpu_layers": own.gpu_layers,
-            "draft_gpu_layers": own.draft_gpu_layers, "cache_type": own.cache_type,
-            "flash_attention": own.flash_attention, "max_draft_length": own.max_draft_length,
-        }  # fmt: skip
+        settings |= settings_of(pair)
     environment = describe(target, draft)
-    return BenchRun(name, datetime.now(UTC).isoformat(timespec="seconds"), environment, settings, plan)
+    return BenchRun(_name(options, pair), datetime.now(UTC).isoformat(timespec="seconds"), environment, settings, plan)
+
+
+def settings_of(pair: BenchPair) -> dict[str, Any]:
+    """How the pair is loaded, as a run keeps it."""
+    own = pair.settings
+    return {
+        "context": own.context, "threads": own.threads, "gpu_layers": own.gpu_layers,
+        "draft_gpu_layers": own.draft_gpu_layers, "cache_type": own.cache_type,
+        "flash_attention": own.flash_attention, "max_draft_length": own.max_draft_length,
+    }  # fmt: skip
+
+
+def _name(options: BenchOptions, pair: BenchPair | None) -> str:
+    if pair is None:
+        return ", ".join(options.urls)
+    files = pair.files
+    own = files.name if files.lock is not None else files.target.name
+    return f"{own} + {files.draft.name}" if files.draft is not None and files.lock is None else own
 
 
 def starter(options: BenchOptions, pair: BenchPair | None) -> Callable[[], BenchEngine]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,17 +138,21 @@ def bench(words: tuple[str, ...], **values: Any) -> int:
 def _bench(options: BenchOptions, values: dict[str, Any]) -> int:
     from localspec.bench.analysis import analyse
     from localspec.bench.render.table import text_report
+    from localspec.bench.resume import stored_run
     from localspec.bench.runner import execute
-    from localspec.bench.setup import find_pair, starter
+    from localspec.bench.setup import begin, chosen_prompts, find_pair, starter
 
     pair = find_pair(options)
     path = _result_path(options, values)
     watch = _watch(path, values)
     start = starter(options, pair)
     if values["resume"]:
-        first, run = None, _resumed(path, pair)
+        first, run = None, stored_run(path, options, pair)
     else:
-        first, run = _begun(options, pair, values, start)
+        prompts = chosen_prompts(options, values["prompts"])
+        if not values["quiet"]:
+            print("loading and warming up ...", file=sys.stderr)
+        first, run = begin(options, pair, prompts, start)
     watch.saved(run)
     if not values["quiet"]:
         _say_plan(run)
@@ -165,7 +167,7 @@ def _bench(options: BenchOptions, values: dict[str, Any]) -> int:
     print(text_report(run, report), end="")
     _write_files(run, report, path, values)
     if ended is not None:
-        print(f"ended early; go on with --resume --json {path}", file=sys.stderr)
+        print(f"ended early; go on with the same command and --resume --json {path}", file=sys.stderr)
         raise ended
     if pair is not None and run.finished:
         _store(run, report, pair)
@@ -216,56 +218,6 @@ def _options(pair: str | None, values: dict[str, Any]) -> BenchOptions:
 
 def _words(text: str | None) -> tuple[str, ...]:
     return tuple(word.strip() for word in (text or "").split(",") if word.strip())
-
-
-def _begun(
-    options: BenchOptions, pair: BenchPair | None, values: dict[str, Any], start: Callable[[], Any]
-) -> tuple[Any, BenchRun]:
-    """The first engine, warm, and the plan that its speed allows."""
-    import time
-
-    from localspec.bench.prompts import load_prompts
-    from localspec.bench.setup import new_run
-
-    prompts = load_prompts(values["prompts"])
-    if unknown := set(options.kinds) - {prompt.kind for prompt in prompts}:
-        known = ", ".join(dict.fromkeys(prompt.kind for prompt in prompts))
-        raise InvalidInput(f"no kind of text named {min(unknown)!r}", f"There are: {known}")
-    if not values["quiet"]:
-        print("loading and warming up ...", file=sys.stderr)
-    began = time.perf_counter()
-    first = start()
-    try:
-        speeds = first.warm_up()
-        speeds = replace(speeds, elapsed=time.perf_counter() - began)
-        return first, new_run(options, pair, prompts, speeds, _name(options, pair))
-    except BaseException:
-        first.close()
-        raise
-
-
-def _resumed(path: Path, pair: BenchPair | None) -> BenchRun:
-    """A stored run, if it measured these files. Raises InvalidInput when they have changed."""
-    from localspec.bench.environment import describe
-    from localspec.bench.storage import load
-
-    run = load(path)
-    now = describe(pair.files.target, pair.files.draft) if pair is not None else {}
-    for part in ("target", "draft", "llama_cpp_python", "cpu"):
-        if part in now and run.environment.get(part) != now[part]:
-            raise InvalidInput(
-                f"the {part.replace('_', ' ')} is not the one that {path} measured",
-                "Start anew without --resume",
-            )
-    return run
-
-
-def _name(options: BenchOptions, pair: BenchPair | None) -> str:
-    if pair is None:
-        return ", ".join(options.urls)
-    files = pair.files
-    own = files.name if files.lock is not None else files.target.name
-    return f"{own} + {files.draft.name}" if files.draft is not None and files.lock is None else own
 
 
 def _result_path(options: BenchOptions, values: dict[str, Any]) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,7 +64,7 @@ def _measured(pair: str, folder: Path, values: dict[str, Any]) -> tuple[BenchPai
     from localspec.bench.options import BenchOptions
     from localspec.bench.prompts import load_prompts
     from localspec.bench.runner import Clock, execute
-    from localspec.bench.setup import find_pair, new_run, starter
+    from localspec.bench.setup import begin, find_pair, starter
 
     load = cli_options.load_options(values | {"no_draft": False, "drafter": "auto", "draft_length": None})
     options = BenchOptions(
@@ -77,15 +76,8 @@ def _measured(pair: str, folder: Path, values: dict[str, Any]) -> tuple[BenchPai
     # An empty folder makes the engine calibrate anew, and leaves a profile that is not mixed with older ones.
     settings = replace(found.settings, profiles=folder)
     found = replace(found, settings=settings)
-    began = time.perf_counter()
     start = starter(options, found)
-    engine = start()
-    try:
-        speeds = replace(engine.warm_up(), elapsed=time.perf_counter() - began)
-        run = new_run(options, found, load_prompts(), speeds, found.files.name)
-    except BaseException:
-        engine.close()
-        raise
+    engine, run = begin(options, found, load_prompts(), start)
     run = execute(run, start, Clock(), engine)
     return found, run, analyse(run)
 

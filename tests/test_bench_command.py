@@ -184,6 +184,8 @@ def test_audit_prints_one_object_and_is_stored(bigram: BigramPair, capsys: pytes
     assert {check["name"] for check in found["checks"]} >= {"greedy", "coupled", "distribution", "rewind"}
     known = verdicts.read(bigram.target, bigram.draft, found["device"])
     assert known is not None and known.audit["passed"]
+    assert main(["audit", *pair, "--only", "rewind,law"]) == 2
+    assert "no check named 'law'" in capsys.readouterr().err
     assert main(["audit", *pair, "--quick"]) == 0
     assert "The output is the target's own here" in capsys.readouterr().out
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from localspec.engine import probe
 from localspec.errors import InvalidInput, LocalspecError
-from localspec.machine import available_memory, cpu_features, processor, total_memory
+from localspec.machine import available_memory, cpu_features, cpu_name, processor, total_memory
 from localspec.pairs import sizes
 from localspec.pairs.fit import DEFAULT_CONTEXT, Measurements, plan
-from localspec.pairs.fit_records import GIB, Device, FitPlan, Machine, Wish
+from localspec.pairs.fit_records import GIB, RAM, Device, FitPlan, Machine, Wish
 from localspec.pairs.model_info import ModelInfo
 from localspec.pairs.sizes import Measured
 
@@ -67,6 +67,13 @@ def plan_download(target: ModelInfo, target_size: int, draft: ModelInfo | None, 
     empty = replace(here, ram_free=here.ram_total, devices=devices)
     smaller = sizes.whole(draft, draft_size) if draft is not None else None
     return plan(sizes.whole(target, target_size), smaller, empty, Wish())
+
+
+def device_name(plan: FitPlan) -> str:
+    """What a plan runs on, as measurements of it are kept: the processor, and the GPUs where it uses any."""
+    layers = plan.target.gpu_layers or (plan.draft.gpu_layers if plan.draft is not None else 0)
+    gpus = [f"{place.name} {place.description}" for place in plan.places if place.name != RAM] if layers else []
+    return "; ".join((cpu_name() or "unknown processor", *gpus))
 
 
 def measure(target: ModelInfo, draft: ModelInfo | None, wish: Wish) -> Measurements:

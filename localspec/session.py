@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from localspec import claims, logs
 from localspec.engine.settings import (
     AUTO_DRAFT_LENGTH,
+    Expectation,
     GenerationRequest,
     LoadSettings,
     SamplerSettings,
@@ -175,7 +176,10 @@ class Session:
             masked_ids=verdict.masked_ids if verdict is not None else (),
             shared_rows=verdict.shared_rows if verdict is not None else None,
         )
-        self.client.load_draft(settings.draft, settings.masked_ids, settings.shared_rows, on_progress)
+        settings = replace(settings, expectation=expectation(settings))
+        self.client.load_draft(
+            settings.draft, settings.masked_ids, settings.shared_rows, on_progress, settings.expectation
+        )
         self.files, self.verdict = replace(files, name=self.files.name), verdict
         self.settings = settings
 
@@ -229,7 +233,8 @@ def prepare(pair: str, options: LoadOptions) -> Prepared:
     target, draft = read(files)
     verdict = check(files, target, draft, options)
     placed = fit(target, draft, options)
-    return Prepared(files, verdict, placed, settings_for(files, verdict, placed, options))
+    settings = settings_for(files, verdict, placed, options)
+    return Prepared(files, verdict, placed, replace(settings, expectation=expectation(settings)))
 
 
 def find(pair: str, options: LoadOptions) -> PairFiles:
@@ -293,6 +298,8 @@ def settings_for(
     files: PairFiles, verdict: Verdict | None, placed: FitPlan, options: LoadOptions
 ) -> LoadSettings:
     """What the engine is told."""
+    from localspec.placing import device_name
+
     settings = LoadSettings(
         target=files.target,
         draft=files.draft if placed.draft is not None else None,
@@ -306,10 +313,19 @@ def settings_for(
         flash_attention=options.flash_attention,
         max_draft_length=_longest_draft(options),
         profiles=state_folder() / "profiles",
+        device=device_name(placed),
     )
     if verdict is not None:
         settings = replace(settings, masked_ids=verdict.masked_ids, shared_rows=verdict.shared_rows)
     return settings
+
+
+def expectation(settings: LoadSettings) -> Expectation | None:
+    """What a bench of these files found on this device and build, if it says whether drafts pay."""
+    from localspec import verdicts
+
+    known = verdicts.read(settings.target, settings.draft, settings.device)
+    return known.expectation(verdicts.conditions(settings)) if known is not None else None
 
 
 def _longest_draft(options: LoadOptions) -> int:

@@ -2,7 +2,7 @@
 
     verdicts.store(target, draft, device, bench={...})      # after localspec bench
     known = verdicts.read(target, draft, device)            # None when nothing holds any more
-    known.pays("code")
+    known.expectation(conditions)                          # what `auto` may start from
 
 One JSON file a pair in the state folder, found by the paths of the two files. What is in it counts only while both
 files (size, time of change, first and last bytes), the engine's build and the device are as they were.
@@ -20,11 +20,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from localspec.engine.settings import Expectation, LoadSettings
 from localspec.locations import state_folder
+from localspec.machine import cpu_name
 from localspec.parsing import parse_json
 from localspec.toml_text import write_atomically
 
 SCHEMA = 1
+_WORTH_HAVING = 1.03
+"""A speedup below this is none that a person would notice."""
 _EDGE = 1 << 20
 """Bytes at each end of a file that its identity looks at; the header is at the beginning."""
 
@@ -34,16 +38,27 @@ class Known:
     """What holds for a pair here and now."""
 
     bench: Mapping[str, Any] = field(default_factory=dict)
-    """`speedup`, `low`, `high`, `verdict`, `recommended`, `headline`, `kinds`, `when`; empty = never measured."""
+    """`speedup`, `low`, `high`, `verdict`, `doubtful`, `recommended`, `headline`, `kinds`, `conditions`, `when`;
+    empty = never measured."""
     audit: Mapping[str, Any] = field(default_factory=dict)
     """`passed`, `near_ties`, `bugs`, `quick`, `when`; empty = never audited."""
     profile: Mapping[str, Any] = field(default_factory=dict)
     """`best_length`, `verify_seconds`, `draft_step_seconds`, `when`; empty = never tuned."""
 
-    def pays(self, kind: str = "") -> bool | None:
-        """Whether speculation pays here (for one kind of text); None = not known."""
-        word = self.bench.get("kinds", {}).get(kind, {}).get("verdict") if kind else self.bench.get("verdict")
-        return {"pays": True, "does not pay": False}.get(str(word))
+    def expectation(self, conditions: Mapping[str, Any]) -> Expectation | None:
+        """What `auto` may start from; None when the bench measured under other `conditions`, or does not tell.
+
+        A gain is ruled out by an interval that ends below any worth having, unless some kind of text pays.
+        """
+        if not self.bench or self.bench.get("conditions") != dict(conditions) or self.speedup is None:
+            return None
+        why = f"the bench of {str(self.bench.get('when', ''))[:10]} found {self.speedup:.2f}x plain"
+        words = {row.get("verdict") for row in self.bench.get("kinds", {}).values()} | {self.bench.get("verdict")}
+        if "pays" in words:
+            return Expectation(True, why)
+        high = self.bench.get("high")
+        ruled_out = isinstance(high, int | float) and high < _WORTH_HAVING and not self.bench.get("doubtful")
+        return Expectation(False, why) if ruled_out else None
 
     @property
     def speedup(self) -> float | None:
@@ -51,21 +66,18 @@ class Known:
         value = self.bench.get("speedup")
         return float(value) if isinstance(value, int | float) else None
 
-    @property
-    def audited(self) -> bool:
-        """Whether an audit of this pair, build and device passed: then, and only then, say so."""
-        return bool(self.audit.get("passed"))
 
-
-def device_name(gpu_layers: int = -1, devices: tuple[str, ...] = ()) -> str:
-    """What the pair runs on: the processor, and the GPUs that are used."""
-    from localspec.machine import cpu_name
-
-    return "; ".join((cpu_name() or "unknown processor", *(devices if gpu_layers else ())))
+def conditions(settings: LoadSettings) -> dict[str, Any]:
+    """What a speed depends on beside files, build and device."""
+    return {
+        "threads": settings.threads, "gpu_layers": settings.gpu_layers,
+        "draft_gpu_layers": settings.draft_gpu_layers, "cache_type": settings.cache_type,
+        "flash_attention": settings.flash_attention,
+    }  # fmt: skip
 
 
 def read(target: Path, draft: Path | None, device: str | None = None) -> Known | None:
-    """What is known and still holds; None when there is nothing. `device` None = whichever it was measured on."""
+    """What is known and still holds; None when there is nothing. `device` None = this processor and any GPU."""
     table = _table(target, draft)
     if table is None or why_stale(table, target, draft, device):
         return None
@@ -80,8 +92,12 @@ def stale_reason(target: Path, draft: Path | None, device: str | None = None) ->
 
 def of_models(models: Sequence[Sequence[Path]]) -> Known | None:
     """What is known about a pair given as the files of its models, the target's first: what listings have."""
-    paths = [files[0] for files in models if files]
-    return read(paths[0], paths[1] if len(paths) > 1 else None) if paths else None
+    return read(*_files(models)) if models else None
+
+
+def stale_reason_of(models: Sequence[Sequence[Path]]) -> str:
+    """As `stale_reason`, for a pair as in `of_models`."""
+    return stale_reason(*_files(models)) if models else ""
 
 
 def figures(models: Sequence[Sequence[Path]]) -> dict[str, Any]:
@@ -141,8 +157,12 @@ def why_stale(table: Mapping[str, Any], target: Path, draft: Path | None, device
             return f"the {part} file has changed"
     if table.get("build") != engine_build():
         return f"the engine was {table.get('build')}, it is {engine_build()} now"
-    if device is not None and table.get("device") != device:
-        return f"it was measured on {table.get('device')}"
+    if device is None:  # then the processor at least
+        here, measured = cpu_name() or "unknown processor", str(table.get("device")).partition("; ")[0]
+    else:
+        here, measured = device, str(table.get("device"))
+    if here != measured:
+        return f"it was measured on {measured}"
     return ""
 
 
@@ -152,6 +172,11 @@ def engine_build() -> str:
         return f"llama-cpp-python {version('llama-cpp-python')}"
     except PackageNotFoundError:
         return "unknown"
+
+
+def _files(models: Sequence[Sequence[Path]]) -> tuple[Path, Path | None]:
+    """The first file of each model."""
+    return models[0][0], models[1][0] if len(models) > 1 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ import math
 import random
 from dataclasses import dataclass, replace
 
-from localspec.bench.plan import Speeds, Wishes, make_plan
+from localspec.bench.options import BenchOptions
+from localspec.bench.plan import Speeds, make_plan
 from localspec.bench.records import Arm, BenchRun, Cell, Measurement, Plan, Prompt
 from localspec.bench.runner import Clock, Progress, execute
 
@@ -108,10 +109,14 @@ def empty_run(plan: Plan, **settings: object) -> BenchRun:
 
 
 def simulate(
-    world: World, seed: int, arms: tuple[Arm, ...] = (PLAIN_ARM, AUTO_ARM), **wishes: object
+    world: World,
+    seed: int,
+    arms: tuple[Arm, ...] = (PLAIN_ARM, AUTO_ARM),
+    sweep: tuple[Arm, ...] = (),
+    **options: object,
 ) -> BenchRun:
     """One whole run in this world."""
-    wished = Wishes(arms, seed=seed, **wishes)  # type: ignore[arg-type]
-    plan = make_plan(prompts(), wished, Speeds(world.plain, 100.0, 1.0))
+    asked = BenchOptions(seed=seed, **options)  # type: ignore[arg-type]
+    plan = make_plan(prompts(), arms, asked, Speeds(world.plain, 100.0, 1.0), sweep)
     clock, rng = SimulatedClock(), random.Random(f"world {seed}")
     return execute(empty_run(plan), lambda: SimulatedEngine(world, rng, clock), clock)

@@ -113,6 +113,7 @@ class FakeClient:
         masked_ids: tuple[int, ...] = (),
         shared_rows: int | None = None,
         on_progress: Any = None,
+        expectation: Any = None,
     ) -> EngineInfo:
         assert self.info is not None
         with self._busy:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from localspec.audit.records import AuditResult
+from localspec.audit.records import CHECKS, AuditResult
 from localspec.audit.report import fork_line, headline, result_json, summary, text_report
 from localspec.audit.run import Audit
 from localspec.audit.subject import Subject
@@ -45,6 +45,13 @@ def test_a_sound_engine_passes_token_for_token() -> None:
     }  # fmt: skip
     assert all(check.equal == check.compared > 0 for check in result.checks)
     assert result.tokens > 2000
+
+
+def test_one_check_alone() -> None:
+    for only in CHECKS:
+        result = Audit(Subject(FakePair()), has_draft=True, raw=True, quick=True, only=(only,)).run()
+        assert result.passed and {check.name for check in result.checks} == {"plain twice", only}
+        assert headline(result).endswith(f"Only checked: {only}.")
 
 
 def test_rounding_is_reported_as_near_ties() -> None:

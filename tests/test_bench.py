@@ -14,7 +14,8 @@ from localspec.bench import storage
 from localspec.bench.analysis import analyse, plain_drift, verdict_of
 from localspec.bench.compare import compare
 from localspec.bench.headline import pooled_row
-from localspec.bench.plan import Speeds, Wishes, make_plan
+from localspec.bench.options import BenchOptions
+from localspec.bench.plan import Speeds, make_plan
 from localspec.bench.prompts import filler, load_prompts
 from localspec.bench.records import (
     POOLED,
@@ -43,6 +44,7 @@ from tests.bench_fakes import (
 )
 
 TRIALS = 200
+ARMS = (PLAIN_ARM, AUTO_ARM)
 
 
 def row(report: Report, kind: str = POOLED, arm: str = "auto", stage: str = "main") -> Row:
@@ -107,9 +109,9 @@ class TestStatistics:
 
 
 class TestPlan:
-    def plan(self, budget: float = 1e6, plain: float = 10.0, **wishes: object) -> tuple[Cell, ...]:
-        wished = Wishes((PLAIN_ARM, AUTO_ARM), budget=budget, **wishes)  # type: ignore[arg-type]
-        return make_plan(prompts(), wished, Speeds(plain, 100.0, 1.0)).cells
+    def plan(self, budget: float = 1e6, plain: float = 10.0, **options: object) -> tuple[Cell, ...]:
+        asked = BenchOptions(budget=budget, **options)  # type: ignore[arg-type]
+        return make_plan(prompts(), ARMS, asked, Speeds(plain, 100.0, 1.0)).cells
 
     def test_arms_take_turns_in_mirrored_order(self) -> None:
         cells = self.plan()
@@ -132,33 +134,33 @@ class TestPlan:
 
     def test_what_does_not_fit_is_left_out_and_said(self) -> None:
         sweep = tuple(Arm(f"k{k}", "model", k) for k in (1, 2, 3, 4, 6, 8))
-        wishes = Wishes((PLAIN_ARM, AUTO_ARM), sweep, (0.0, 0.8), budget=900)
-        plan = make_plan(prompts(), wishes, Speeds(5.0, 50.0, 5.0))
+        asked = BenchOptions(temperatures=(0.0, 0.8), budget=900)
+        plan = make_plan(prompts(), ARMS, asked, Speeds(5.0, 50.0, 5.0), sweep)
         assert plan.starts == 3
         assert {cell.temperature for cell in plan.cells} == {0.0}
         assert any("temperature 0.8" in text for text in plan.left_out)
         assert any("sweep" in text for text in plan.left_out)
-        whole = make_plan(prompts(), replace(wishes, budget=1e6), Speeds(5.0, 50.0, 5.0))
+        whole = make_plan(prompts(), ARMS, replace(asked, budget=1e6), Speeds(5.0, 50.0, 5.0), sweep)
         assert whole.left_out == () and {cell.temperature for cell in whole.cells} == {0.0, 0.8}
 
     def test_kinds_without_quick_prompts_use_what_they_have(self) -> None:
         some = prompts(("code",)) + tuple(replace(p, quick=False) for p in prompts(("law",)))
-        plan = make_plan(some, Wishes((PLAIN_ARM, AUTO_ARM), kinds=("law",), quick=True), Speeds(10.0, 100.0, 1.0))
+        plan = make_plan(some, ARMS, BenchOptions(kinds=("law",), quick=True), Speeds(10.0, 100.0, 1.0))
         assert {cell.kind for cell in plan.cells} == {"law"}
 
     def test_a_run_that_cannot_fit_keeps_three_starts_and_two_kinds(self) -> None:
-        wishes = Wishes((PLAIN_ARM, AUTO_ARM), budget=20, quick=True)
+        asked = BenchOptions(budget=20, quick=True)
         kinds = ("edit", "code", "maths", "chat")
-        plan = make_plan(prompts(kinds), wishes, Speeds(1.0, 10.0, 5.0))
+        plan = make_plan(prompts(kinds), ARMS, asked, Speeds(1.0, 10.0, 5.0))
         assert {cell.kind for cell in plan.cells} == {"code", "chat"}
         assert {cell.start for cell in plan.cells} == {0, 1, 2}
         assert "longer than the budget" in plan.left_out[-1]
 
 
 class TestRunner:
-    def plan_run(self, **wishes: object) -> BenchRun:
-        wished = Wishes((PLAIN_ARM, AUTO_ARM), **wishes)  # type: ignore[arg-type]
-        return empty_run(make_plan(prompts(), wished, Speeds(10.0, 100.0, 1.0)))
+    def plan_run(self, **options: object) -> BenchRun:
+        asked = BenchOptions(**options)  # type: ignore[arg-type]
+        return empty_run(make_plan(prompts(), ARMS, asked, Speeds(10.0, 100.0, 1.0)))
 
     def start(self, clock: SimulatedClock, made: list[SimulatedEngine]) -> SimulatedEngine:
         made.append(SimulatedEngine(World({"auto": 1.3}), random.Random(len(made)), clock))

@@ -43,6 +43,9 @@ max_tokens = 24
 """
 
 
+SERVER_ARM = {"name": "llama-server", "drafter": "none", "length": None, "draft": "", "peer": "llama-server"}
+
+
 @pytest.fixture
 def prompts(tmp_path: Path) -> Path:
     path = tmp_path / "prompts.toml"
@@ -113,6 +116,12 @@ def test_a_run_writes_every_format_and_goes_on_after_a_cut(
     assert main(["bench", "compare", str(out["json"]), str(out["json"])]) == 0
     assert "0 regressions" in capsys.readouterr().out
 
+    out["json"].write_text(json.dumps(cut | {"plan": cut["plan"] | {"arms": cut["plan"]["arms"] + [SERVER_ARM]}}))
+    assert main(["bench", *pair, "--resume", "--json", str(out["json"])]) == 2
+    assert "measured llama-server too" in capsys.readouterr().err
+    assert main(["bench", *pair[:-1], "2", "--resume", "--json", str(out["json"])]) == 2
+    assert "was measured with another --threads: 1" in capsys.readouterr().err
+
     cut["environment"]["draft"]["fingerprint"] = "other"
     out["json"].write_text(json.dumps(cut))
     assert main(["bench", *pair, "--resume", "--json", str(out["json"])]) == 2
@@ -174,7 +183,9 @@ def test_audit_prints_one_object_and_is_stored(bigram: BigramPair, capsys: pytes
     assert (found["schema"], found["passed"], found["bugs"], found["quick"]) == (1, True, 0, True)
     assert {check["name"] for check in found["checks"]} >= {"greedy", "coupled", "distribution", "rewind"}
     known = verdicts.read(bigram.target, bigram.draft, found["device"])
-    assert known is not None and known.audited
+    assert known is not None and known.audit["passed"]
+    assert main(["audit", *pair, "--only", "rewind,law"]) == 2
+    assert "no check named 'law'" in capsys.readouterr().err
     assert main(["audit", *pair, "--quick"]) == 0
     assert "The output is the target's own here" in capsys.readouterr().out
 

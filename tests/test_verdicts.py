@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from localspec import verdicts
+from localspec.engine.settings import LoadSettings
 
 BENCH = {
     "speedup": 1.4, "low": 1.3, "high": 1.5, "verdict": "pays", "recommended": "on",
@@ -15,6 +17,14 @@ BENCH = {
         "code": {"verdict": "pays"}, "chat": {"verdict": "does not pay"}, "edit": {"verdict": "no measurable gain"},
     },
 }  # fmt: skip
+
+
+HERE = verdicts.conditions(LoadSettings(Path()))
+
+
+@pytest.fixture(autouse=True)
+def processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdicts, "cpu_name", lambda: "a CPU")
 
 
 @pytest.fixture
@@ -33,16 +43,15 @@ def test_what_was_stored_is_read(pair: tuple[Path, Path]) -> None:
     verdicts.store(*pair, "a CPU", bench=BENCH)
     known = verdicts.read(*pair, "a CPU")
     assert known is not None
-    assert (known.speedup, known.pays(), known.pays("code"), known.pays("chat")) == (1.4, True, True, False)
-    assert known.pays("edit") is None and known.pays("law") is None
-    assert not known.audited and known.bench["when"].endswith("+00:00")
+    assert known.speedup == 1.4 and known.bench["kinds"] == BENCH["kinds"]
+    assert not known.audit and known.bench["when"].endswith("+00:00")
 
 
 def test_parts_are_kept_apart(pair: tuple[Path, Path]) -> None:
     verdicts.store(*pair, "a CPU", bench=BENCH)
     verdicts.store(*pair, "a CPU", audit={"passed": True})
     known = verdicts.read(*pair)
-    assert known is not None and known.audited and known.speedup == 1.4
+    assert known is not None and known.audit["passed"] and known.speedup == 1.4
     assert verdicts.read(pair[0], None) is None
 
 
@@ -69,11 +78,50 @@ def test_a_changed_file_ends_it(pair: tuple[Path, Path], part: int) -> None:
     assert verdicts.stale_reason(*pair) == f"the {('target', 'draft')[part]} file is gone"
 
 
+def test_listings_do_not_show_what_another_processor_did(
+    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdicts.store(*pair, "a CPU; CUDA0 a GPU", bench=BENCH)
+    assert verdicts.of_models([[pair[0]], [pair[1]]]) is not None
+    monkeypatch.setattr(verdicts, "cpu_name", lambda: "another CPU")
+    assert verdicts.of_models([[pair[0]], [pair[1]]]) is None
+    assert verdicts.stale_reason_of([[pair[0]], [pair[1]]]) == "it was measured on a CPU"
+
+
+LOSS = {"speedup": 0.96, "high": 0.98, "verdict": "does not pay", "kinds": {"chat": {"verdict": "does not pay"}}}
+NOTHING = {"speedup": 1.0, "high": 1.02, "verdict": "no measurable gain", "kinds": {}}
+
+
+@pytest.mark.parametrize(
+    ("bench", "pays"),
+    [
+        ({}, True),  # one kind pays, another does not
+        (LOSS, False),
+        (NOTHING, False),
+        (NOTHING | {"high": 1.3}, None),  # too noisy to rule a gain out
+        (NOTHING | {"high": None}, None),  # one start only
+        (LOSS | {"doubtful": True}, None),
+        (NOTHING | {"kinds": {"code": {"verdict": "pays"}}}, True),
+        (LOSS | {"conditions": HERE | {"threads": 7}}, None),  # on other threads
+    ],
+)
+def test_auto_starts_from_what_the_bench_found(
+    pair: tuple[Path, Path], bench: dict[str, Any], pays: bool | None
+) -> None:
+    verdicts.store(*pair, "a CPU", bench=BENCH | {"conditions": HERE} | bench)
+    known = verdicts.read(*pair, "a CPU")
+    assert known is not None
+    expected = known.expectation(HERE)
+    assert (expected.pays if expected is not None else None) is pays
+    if expected is not None:
+        assert expected.why == f"the bench of {known.bench['when'][:10]} found {known.speedup:.2f}x plain"
+
+
 def test_a_new_measurement_does_not_revive_stale_parts(pair: tuple[Path, Path]) -> None:
     verdicts.store(*pair, "a CPU", audit={"passed": True})
     verdicts.store(*pair, "a GPU", bench=BENCH)
     known = verdicts.read(*pair, "a GPU")
-    assert known is not None and not known.audited and known.speedup == 1.4
+    assert known is not None and not known.audit and known.speedup == 1.4
 
 
 def test_a_damaged_store_is_no_store(pair: tuple[Path, Path]) -> None:
@@ -105,7 +153,8 @@ def test_listings_show_what_still_holds(pair: tuple[Path, Path], capsys: pytest.
     assert main(["list"]) == 0
     assert "1.40x" not in capsys.readouterr().out
     assert main(["show", "target"]) == 0
-    assert "Speculation pays" not in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "Speculation pays" not in shown and "holds no more: the draft file has changed" in shown
 
 
 def test_figures_are_what_pickers_show(pair: tuple[Path, Path]) -> None:

@@ -7,6 +7,9 @@ from typing import Literal
 
 Kind = Literal["near-tie", "bug"]
 
+CHECKS = ("greedy", "coupled", "penalties", "stops", "rewind", "distribution", "seeds")
+"""What can be checked by itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fork:
@@ -89,6 +92,8 @@ class AuditResult:
     quick: bool
     complete: bool = True
     """False when it was stopped or an engine died before the end."""
+    only: tuple[str, ...] = ()
+    """The checks that were made when not all were; () = all."""
 
     @property
     def near_ties(self) -> int:

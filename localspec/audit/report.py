@@ -52,6 +52,10 @@ def summary(result: AuditResult) -> dict[str, Any]:
 
 def headline(result: AuditResult) -> str:
     """The answer in one sentence."""
+    return _answer(result) + (f" Only checked: {', '.join(result.only)}." if result.only else "")
+
+
+def _answer(result: AuditResult) -> str:
     if not result.complete:
         return f"Not finished; {result.bugs} problems found so far."
     if result.bugs:

@@ -35,15 +35,25 @@ class Audit:
         raw: bool,
         quick: bool,
         speculates: bool = True,
+        only: tuple[str, ...] = (),
         say: Say = lambda text: None,
     ) -> None:
-        """`raw`: the model has no chat template. `speculates`: whether the target can have drafts at all."""
+        """`raw`: the model has no chat template. `speculates`: whether the target can have drafts at all.
+
+        `only`: the checks to make, of `records.CHECKS`; () = all.
+        """
         self._subject = subject
         self._has_draft = has_draft
         self._speculates = speculates
         self._quick = quick
         self._say = say
-        self._cases = cases(raw, quick)
+        self._only = only
+        everything = cases(raw, quick)
+        self._cases = [case for case in everything if self._wanted(case.check)]
+        if self._wanted("distribution") or not self._cases:  # these look at texts, too
+            self._texts_needed = [case for case in everything if case in self._cases or case.check == "greedy"]
+        else:
+            self._texts_needed = self._cases
         self._variants = variants(has_draft, quick, speculates)
         self._forks: list[Fork] = []
         self._faults: list[Fault] = []
@@ -59,12 +69,13 @@ class Audit:
         try:
             self._plain_answers()
             self._measure_noise()
-            if self._speculates:
+            if self._speculates and self._wanted("rewind"):
                 self._rewinds()
-            if self._has_draft and self._speculates:
+            if self._has_draft and self._speculates and self._wanted("distribution"):
                 self._distributions()
             self._texts()
-            self._sampling()
+            if self._wanted("seeds"):
+                self._sampling()
         except EngineDied as error:
             complete = False
             self._fault(Fault("engine", f"the engine died: {error.message}"))
@@ -77,17 +88,21 @@ class Audit:
             time.perf_counter() - start,
             self._quick,
             complete,
+            self._only,
         )
+
+    def _wanted(self, check: str) -> bool:
+        return not self._only or check in self._only
 
     # --- stages ---------------------------------------------------------------------------------------
 
     def _plain_answers(self) -> None:
-        for case in self._cases:
+        for case in self._texts_needed:
             self._say(f"plain: {case.name}")
             answer = self._answer(case, Variant("plain", SpeculationSettings("none")))
             if answer is not None:
                 self._plain[case.name] = answer
-        first = self._cases[0]
+        first = self._texts_needed[0]
         again = self._answer(first, Variant("plain", SpeculationSettings("none")))
         same = again is not None and first.name in self._plain and again.tokens == self._plain[first.name].tokens
         note = "" if same else "plain decoding does not repeat itself on this machine: forks may come from that"
@@ -182,7 +197,7 @@ class Audit:
     def _sampling(self) -> None:
         """A sampler must be obeyed: hot answers differ from each other, and a seed repeats its own."""
         self._say("seeds")
-        case = next((case for case in self._cases if case.name == "code"), self._cases[0])
+        case = next((case for case in self._texts_needed if case.name == "code"), self._texts_needed[0])
         variant = self._variants[0]
         hot = SamplerSettings(temperature=1.2, top_k=0, top_p=1.0, min_p=0.0)
         texts = []

@@ -31,7 +31,7 @@ _KNEE = 0.02
 _FEWEST_GUESSES = 5
 """Below this many guesses at a place of the draft their share says nothing."""
 
-_Group = tuple[str, float, int]
+Group = tuple[str, float, int]
 """(stage, temperature, depth)"""
 
 
@@ -40,7 +40,7 @@ def analyse(run: BenchRun) -> Report:
     drift = plain_drift(run.samples)
     rows: list[Row] = []
     for group in _groups(run.samples):
-        members = [sample for sample in run.samples if _group(sample) == group]
+        members = [sample for sample in run.samples if group_of(sample) == group]
         rows.extend(_rows(run, group, members, drift))
     return Report(
         rows=tuple(rows),
@@ -125,6 +125,11 @@ def acceptance_by_format(run: BenchRun) -> dict[str, float]:
     return found if len(found) == 2 else {}
 
 
+def group_of(sample: Sample) -> Group:
+    """The conditions of an answer: only answers under the same ones are compared."""
+    return sample.cell.stage, sample.cell.temperature, sample.cell.depth
+
+
 def plain_drift(samples: Sequence[Sample]) -> Drift | None:
     """How plain decoding moved: least squares on the place in the run, with a level a prompt and a start.
 
@@ -132,7 +137,7 @@ def plain_drift(samples: Sequence[Sample]) -> Drift | None:
     """
     plain = [s for s in samples if s.cell.arm == PLAIN and s.measured.rate is not None]
     starts = [s.cell.start for s in plain]
-    prompts = [(s.cell.prompt, _group(s)) for s in plain]
+    prompts = [(s.cell.prompt, group_of(s)) for s in plain]
     logs = [math.log(s.measured.rate or 1.0) for s in plain]
     places = [float(s.cell.index) for s in plain]
     y = statistics.without_levels(logs, starts, prompts)
@@ -153,15 +158,11 @@ def plain_drift(samples: Sequence[Sample]) -> Drift | None:
 # --- parts --------------------------------------------------------------------------------------------
 
 
-def _group(sample: Sample) -> _Group:
-    return sample.cell.stage, sample.cell.temperature, sample.cell.depth
+def _groups(samples: Iterable[Sample]) -> list[Group]:
+    return sorted({group_of(sample) for sample in samples})
 
 
-def _groups(samples: Iterable[Sample]) -> list[_Group]:
-    return sorted({_group(sample) for sample in samples})
-
-
-def _rows(run: BenchRun, group: _Group, members: Sequence[Sample], drift: Drift | None) -> list[Row]:
+def _rows(run: BenchRun, group: Group, members: Sequence[Sample], drift: Drift | None) -> list[Row]:
     rows = []
     used = {sample.cell.kind for sample in members}
     kinds = [kind for kind in dict.fromkeys(prompt.kind for prompt in run.plan.prompts) if kind in used]
@@ -180,7 +181,7 @@ def _rows(run: BenchRun, group: _Group, members: Sequence[Sample], drift: Drift 
 
 def _row(
     run: BenchRun,
-    group: _Group,
+    group: Group,
     arm: Arm,
     kind: str,
     chosen: Sequence[Sample],

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from localspec.bench.analysis import by_start, start_rates, start_ratios
+from localspec.bench.analysis import Group, by_start, group_of, start_rates, start_ratios
 from localspec.bench.records import PLAIN, POOLED, BenchRun, Interval, Sample
 from localspec.bench.statistics import difference_interval
 
@@ -43,15 +43,15 @@ class Comparison:
 def compare(a: BenchRun, b: BenchRun) -> Comparison:
     """Every row that both have."""
     changes = []
-    for group in sorted({_group(s) for s in a.samples} & {_group(s) for s in b.samples}):
-        ours = [[s for s in run.samples if _group(s) == group] for run in (a, b)]
+    for group in sorted({group_of(s) for s in a.samples} & {group_of(s) for s in b.samples}):
+        ours = [[s for s in run.samples if group_of(s) == group] for run in (a, b)]
         arms = [arm.name for arm in a.plan.arms if all(any(s.cell.arm == arm.name for s in side) for side in ours)]
         for arm in arms:
             changes += _changes(group, arm, ours)
     return Comparison(tuple(changes), tuple(_differences(a, b)))
 
 
-def _changes(group: tuple[str, float, int], arm: str, sides: list[list[Sample]]) -> list[Change]:
+def _changes(group: Group, arm: str, sides: list[list[Sample]]) -> list[Change]:
     rates = [start_rates(side, arm) for side in sides]
     ratios = [start_ratios(side, arm) for side in sides]
     kinds = [kind for kind in rates[0] if kind in rates[1]]
@@ -84,7 +84,3 @@ def _differences(a: BenchRun, b: BenchRun) -> list[tuple[str, str, str]]:
 def _short(table: Mapping[str, object], key: str) -> str:
     value = table.get(key)
     return "-" if value in (None, "") else str(value)
-
-
-def _group(sample: Sample) -> tuple[str, float, int]:
-    return sample.cell.stage, sample.cell.temperature, sample.cell.depth

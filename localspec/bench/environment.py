@@ -54,17 +54,6 @@ def fingerprint(path: Path) -> str:
     return digest.hexdigest()[:32]
 
 
-def device_lines() -> tuple[str, ...]:
-    """GPUs and the like that the engine's build can use, by name; () on a CPU or when it cannot be asked."""
-    from localspec.engine import probe
-
-    try:
-        devices = probe.build().devices
-    except EngineError:
-        return ()
-    return tuple(f"{d.name} {d.description}" for d in devices if d.kind != "cpu")
-
-
 def _engine() -> dict[str, Any]:
     from importlib.metadata import PackageNotFoundError, version
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from localspec import verdicts
 from localspec.bench.headline import main_rows, pooled_row
 from localspec.bench.records import POOLED, BenchRun, Report, Row
+from localspec.engine.settings import LoadSettings
 
 
-def bench_record(run: BenchRun, report: Report) -> dict[str, Any]:
+def bench_record(run: BenchRun, report: Report, settings: LoadSettings) -> dict[str, Any]:
     """For `verdicts.store(bench=...)`; {} when the run says nothing about drafts."""
     pooled = pooled_row(report.rows)
     if pooled is None or pooled.speedup is None:
@@ -16,6 +18,8 @@ def bench_record(run: BenchRun, report: Report) -> dict[str, Any]:
     return {
         **_figures(pooled),
         "verdict": pooled.verdict,
+        "doubtful": any(flag.blocks for flag in pooled.flags),
+        "conditions": verdicts.conditions(settings),
         "recommended": report.recommended,
         "headline": report.headline,
         "kinds": {row.kind: {**_figures(row), "verdict": row.verdict} for row in main_rows(report.rows)},

@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from localspec.bench.options import BenchOptions
 from localspec.bench.prompts import estimated_tokens
 from localspec.bench.records import PLAIN, Arm, Cell, Plan, Prompt, Stage
 
@@ -22,27 +23,6 @@ _USED = 0.85
 """Share of the budget that is planned: estimates err, and a run must end in time."""
 _CELL_OVERHEAD = 0.1
 _TOO_LITTLE = "whatever else (even this smallest run takes longer than the budget)"
-
-
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """What a person asked for."""
-
-    arms: tuple[Arm, ...]
-    """The plain arm first, unless only other programs are measured."""
-    sweep: tuple[Arm, ...] = ()
-    """Arms of fixed draft lengths, compared on a few prompts only."""
-    temperatures: tuple[float, ...] = (0.0,)
-    depths: tuple[int, ...] = (0,)
-    kinds: tuple[str, ...] = ()
-    """() = all."""
-    starts: int = 3
-    budget: float = 1800.0
-    quick: bool = False
-    cooldown: float = 0.0
-    seed: int = 1
-    max_tokens: int | None = None
-    """Instead of each prompt's own limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +41,7 @@ class Speeds:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """How much of the wishes is measured."""
+    """How much of what was asked for is measured."""
 
     kinds: tuple[str, ...]
     temperatures: tuple[float, ...]
@@ -73,38 +53,44 @@ class _Scope:
     left_out: tuple[str, ...] = ()
 
 
-def make_plan(prompts: Sequence[Prompt], wishes: Wishes, speeds: Speeds) -> Plan:
-    """The largest part of the wishes that fits into the budget; `left_out` says what does not."""
-    wanted = [prompt for prompt in prompts if not wishes.kinds or prompt.kind in wishes.kinds]
-    short = [prompt for prompt in wanted if prompt.quick] if wishes.quick else []
-    usable = [_limited(prompt, wishes) for prompt in short or wanted]
-    scope = _everything(usable, wishes)
-    room = _USED * wishes.budget - speeds.elapsed - (wishes.starts - 1) * speeds.start_seconds
+def make_plan(
+    prompts: Sequence[Prompt], arms: tuple[Arm, ...], options: BenchOptions, speeds: Speeds, sweep: tuple[Arm, ...] = ()
+) -> Plan:
+    """The largest part of what was asked for that fits into the budget; `left_out` says what does not.
+
+    `arms`: compared on every prompt, the plain one first unless only servers are measured. `sweep`: arms of fixed
+    draft lengths, compared on a few prompts only.
+    """
+    wanted = [prompt for prompt in prompts if not options.kinds or prompt.kind in options.kinds]
+    short = [prompt for prompt in wanted if prompt.quick] if options.quick else []
+    usable = [_limited(prompt, options) for prompt in short or wanted]
+    scope = _everything(usable, sweep, options)
+    room = _USED * options.budget - speeds.elapsed - (options.starts - 1) * speeds.start_seconds
     for reduce in _REDUCTIONS:
-        while estimated_seconds(_cells(usable, wishes, scope), usable, wishes, speeds) > room:
+        while estimated_seconds(_cells(usable, arms, options, scope), usable, options, speeds) > room:
             smaller = reduce(scope)
             if smaller is None:
                 break
             scope = smaller
-    cells = tuple(_cells(usable, wishes, scope))
-    if estimated_seconds(cells, usable, wishes, speeds) > room:
+    cells = tuple(_cells(usable, arms, options, scope))
+    if estimated_seconds(cells, usable, options, speeds) > room:
         scope = replace(scope, left_out=(*scope.left_out, _TOO_LITTLE))
     used = {cell.prompt for cell in cells}
     return Plan(
-        (*wishes.arms, *scope.sweep),
+        (*arms, *scope.sweep),
         cells,
         tuple(prompt for prompt in usable if prompt.id in used),
-        wishes.starts,
-        wishes.seed,
-        wishes.cooldown,
-        wishes.quick,
+        options.starts,
+        options.seed,
+        options.cooldown,
+        options.quick,
         scope.left_out,
-        max(1.0, wishes.budget - speeds.elapsed),
+        max(1.0, options.budget - speeds.elapsed),
     )
 
 
 def estimated_seconds(
-    cells: Sequence[Cell] | Iterator[Cell], prompts: Sequence[Prompt], wishes: Wishes, speeds: Speeds
+    cells: Sequence[Cell] | Iterator[Cell], prompts: Sequence[Prompt], options: BenchOptions, speeds: Speeds
 ) -> float:
     """How long these cells take, about; drafts are not counted on to save time."""
     by_id = {prompt.id: prompt for prompt in prompts}
@@ -112,8 +98,8 @@ def estimated_seconds(
     seen: set[tuple[int, str]] = set()
     for cell in cells:
         prompt = by_id[cell.prompt]
-        total += cell_seconds(prompt, cell, speeds, cached=wishes.quick and (cell.block, cell.prompt) in seen)
-        total += wishes.cooldown
+        total += cell_seconds(prompt, cell, speeds, cached=options.quick and (cell.block, cell.prompt) in seen)
+        total += options.cooldown
         seen.add((cell.block, cell.prompt))
     return total
 
@@ -124,25 +110,25 @@ def cell_seconds(prompt: Prompt, cell: Cell, speeds: Speeds, cached: bool = Fals
     return reading + min(prompt.expected_tokens, cell.max_tokens) / speeds.plain + _CELL_OVERHEAD
 
 
-def _everything(prompts: Sequence[Prompt], wishes: Wishes) -> _Scope:
+def _everything(prompts: Sequence[Prompt], sweep: tuple[Arm, ...], options: BenchOptions) -> _Scope:
     kinds = tuple(dict.fromkeys(prompt.kind for prompt in prompts))
     sweep_kinds = tuple(kind for kind in _SWEEP_KINDS if kind in kinds) or kinds[:1]
     most = max(sum(prompt.kind == kind for prompt in prompts) for kind in kinds)
-    return _Scope(kinds, wishes.temperatures, wishes.depths, most, wishes.sweep, sweep_kinds, wishes.starts)
+    return _Scope(kinds, options.temperatures, options.depths, most, sweep, sweep_kinds, options.starts)
 
 
-def _cells(prompts: Sequence[Prompt], wishes: Wishes, scope: _Scope) -> list[Cell]:
+def _cells(prompts: Sequence[Prompt], arms: tuple[Arm, ...], options: BenchOptions, scope: _Scope) -> list[Cell]:
     cells: list[Cell] = []
     block = 0
-    for start in range(wishes.starts):
-        rng = random.Random(f"{wishes.seed}/{start}")
-        blocks = list(_blocks(prompts, wishes, scope, start))
+    for start in range(options.starts):
+        rng = random.Random(f"{options.seed}/{start}")
+        blocks = list(_blocks(prompts, arms, scope, start))
         # Every second start runs the blocks backwards, so that a drift can be told from what the prompts take.
-        random.Random(f"{wishes.seed}/{start // 2}").shuffle(blocks)
+        random.Random(f"{options.seed}/{start // 2}").shuffle(blocks)
         if start % 2:
             blocks.reverse()
-        for stage, pair, arms, temperature, depth in blocks:
-            order = list(arms)
+        for stage, pair, taking_turns, temperature, depth in blocks:
+            order = list(taking_turns)
             rng.shuffle(order)
             # A prompt without a partner takes turns from start to start instead.
             mirrored = len(pair) == 1 and start % 2 == 1
@@ -160,24 +146,25 @@ def _cells(prompts: Sequence[Prompt], wishes: Wishes, scope: _Scope) -> list[Cel
 _Block = tuple[Stage, tuple[Prompt, ...], tuple[Arm, ...], float, int]
 
 
-def _blocks(prompts: Sequence[Prompt], wishes: Wishes, scope: _Scope, start: int) -> Iterator[_Block]:
+def _blocks(prompts: Sequence[Prompt], arms: tuple[Arm, ...], scope: _Scope, start: int) -> Iterator[_Block]:
     for kind in scope.kinds:
         chosen = [prompt for prompt in prompts if prompt.kind == kind][: scope.prompts_per_kind]
         for first in range(0, len(chosen), 2):
             for temperature in scope.temperatures:
                 for depth in scope.depths:
-                    yield "main", tuple(chosen[first : first + 2]), wishes.arms, temperature, depth
+                    yield "main", tuple(chosen[first : first + 2]), arms, temperature, depth
     if scope.sweep and start < scope.sweep_starts:
         for kind in scope.sweep_kinds:
             chosen = [prompt for prompt in prompts if prompt.kind == kind][:2]
-            plain = tuple(arm for arm in wishes.arms if arm.name == PLAIN)
+            plain = tuple(arm for arm in arms if arm.name == PLAIN)
             yield "sweep", tuple(chosen), (*plain, *scope.sweep), scope.temperatures[0], scope.depths[0]
 
 
-def _limited(prompt: Prompt, wishes: Wishes) -> Prompt:
-    if wishes.max_tokens is None:
+def _limited(prompt: Prompt, options: BenchOptions) -> Prompt:
+    if options.max_tokens is None:
         return prompt
-    return replace(prompt, max_tokens=wishes.max_tokens, expected_tokens=min(prompt.expected_tokens, wishes.max_tokens))
+    expected = min(prompt.expected_tokens, options.max_tokens)
+    return replace(prompt, max_tokens=options.max_tokens, expected_tokens=expected)
 
 
 # --- what is left out first ---------------------------------------------------------------------------

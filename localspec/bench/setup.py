@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from localspec import logs
 from localspec.bench.endpoint import Endpoint
 from localspec.bench.local_engine import DraftFile, LocalEngine
+from localspec.bench.options import BenchOptions
 from localspec.bench.peers import LlamaServer, SpeculativeSimple
-from localspec.bench.plan import SWEEP_LENGTHS, Speeds, Wishes, make_plan
+from localspec.bench.plan import SWEEP_LENGTHS, Speeds, make_plan
+from localspec.bench.prompts import load_prompts
 from localspec.bench.records import PLAIN, Arm, BenchRun, Cell, Measurement, Prompt
 from localspec.bench.runner import BenchEngine
 from localspec.engine.settings import DEFAULT_CONTEXT, LoadSettings
 from localspec.errors import EngineError, InvalidInput
-from localspec.session import LoadOptions
 
 if TYPE_CHECKING:
     from localspec.pairs.resolve import PairFiles
@@ -31,36 +33,8 @@ _ROOM = 1536
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The command line of `bench`, read."""
-
-    pair: str | None
-    load: LoadOptions = field(default_factory=LoadOptions)
-    drafters: tuple[str, ...] = ()
-    """Further arms by drafter: model, lookup."""
-    lengths: tuple[int, ...] | None = None
-    """Draft lengths of the sweep; None = the usual ones."""
-    drafts: tuple[str, ...] = ()
-    """Other draft models to try."""
-    peers: tuple[tuple[str, Path], ...] = ()
-    urls: tuple[str, ...] = ()
-    model: str = ""
-    """Name to ask the servers at `urls` for."""
-    api_key: str = ""
-    temperatures: tuple[float, ...] = (0.0,)
-    depths: tuple[int, ...] = (0,)
-    kinds: tuple[str, ...] = ()
-    starts: int = 3
-    budget: float = 1800.0
-    quick: bool = False
-    cooldown: float = 0.0
-    seed: int = 1
-    max_tokens: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """The files that localspec's own arms use."""
+class BenchPair:
+    """The pair that localspec's own arms run."""
 
     files: PairFiles
     settings: LoadSettings
@@ -70,50 +44,53 @@ class Pair:
     """Whether the target's prompts go through a chat template."""
 
 
-def find_pair(asked: Asked) -> Pair | None:
+def find_pair(options: BenchOptions) -> BenchPair | None:
     """Find and check the pair and every other draft; None when only addresses are measured."""
     from localspec.session import prepare, read
 
-    if asked.pair is None:
+    if options.pair is None:
         return None
-    load = replace(asked.load, context=_context(asked))
-    own = prepare(asked.pair, load)
+    load = replace(options.load, context=_context(options))
+    own = prepare(options.pair, load)
     settings = own.settings
-    longest = max((arm.length or 0 for arm in _sweep_arms(asked, True)), default=0)
-    settings = replace(settings, max_draft_length=max(settings.max_draft_length, longest))
+    longest = max(_sweep_lengths(options), default=0)
+    # The arms are measured without knowing what an earlier bench found: a verdict must not confirm itself.
+    settings = replace(
+        settings, max_draft_length=max(settings.max_draft_length, longest), expectation=None
+    )
     drafts = {}
     if settings.draft is not None:
         drafts[""] = DraftFile(settings.draft, settings.masked_ids, settings.shared_rows)
-    for name in asked.drafts:
-        found = prepare(asked.pair, replace(load, draft=name)).settings
+    for name in options.drafts:
+        found = prepare(options.pair, replace(load, draft=name)).settings
         if found.draft is None:
             raise InvalidInput(f"no draft model is meant by {name!r}", "Name files or models: --drafts a,b")
         drafts[name] = DraftFile(found.draft, found.masked_ids, found.shared_rows)
-    return Pair(own.files, settings, drafts, bool(read(own.files)[0].chat_template))
+    return BenchPair(own.files, settings, drafts, bool(read(own.files)[0].chat_template))
 
 
-def _context(asked: Asked) -> int | None:
+def _context(options: BenchOptions) -> int | None:
     """Room for the deepest question; the usual context where that is enough."""
-    needed = max(asked.depths) + _ROOM
-    given = asked.load.context
+    needed = max(options.depths) + _ROOM
+    given = options.load.context
     if given is None:
         return needed if needed > DEFAULT_CONTEXT else None
-    if max(asked.depths) and needed > given:
+    if max(options.depths) and needed > given:
         raise InvalidInput(
-            f"a depth of {max(asked.depths)} needs {needed} tokens of context, not {given}", "Use a larger --ctx"
+            f"a depth of {max(options.depths)} needs {needed} tokens of context, not {given}", "Use a larger --ctx"
         )
     return given
 
 
-def arms_of(asked: Asked, pair: Pair | None) -> tuple[Arm, ...]:
+def arms_of(options: BenchOptions, pair: BenchPair | None) -> tuple[Arm, ...]:
     """The arms of the main comparison, the reference first. With addresses only, the first one is the reference."""
     arms: list[Arm] = []
     if pair is not None:
         arms = [Arm(PLAIN, "none"), Arm("auto")]
-        arms += [Arm(drafter, drafter) for drafter in asked.drafters]
-        arms += [Arm(f"auto+{name}", "auto", None, name) for name in asked.drafts]
-        arms += [Arm(name, "none", peer=name) for name, _ in asked.peers]
-    for place, url in enumerate(asked.urls):
+        arms += [Arm(drafter, drafter) for drafter in options.drafters]
+        arms += [Arm(f"auto+{name}", "auto", None, name) for name in options.drafts]
+        arms += [Arm(name, "none", peer=name) for name, _ in options.peers]
+    for place, url in enumerate(options.urls):
         label, equals, address = url.partition("=")
         if not equals or "/" in label:
             label, address = url, url
@@ -128,62 +105,82 @@ def arms_of(asked: Asked, pair: Pair | None) -> tuple[Arm, ...]:
     return tuple(arms)
 
 
-def wishes_of(asked: Asked, pair: Pair | None) -> Wishes:
-    """What to plan for."""
-    return Wishes(
-        arms=arms_of(asked, pair),
-        sweep=_with_raw(_sweep_arms(asked, pair is not None and "" in pair.drafts), pair),
-        temperatures=asked.temperatures,
-        depths=asked.depths,
-        kinds=asked.kinds,
-        starts=asked.starts,
-        budget=asked.budget,
-        quick=asked.quick,
-        cooldown=asked.cooldown,
-        seed=asked.seed,
-        max_tokens=asked.max_tokens,
-    )
+def chosen_prompts(options: BenchOptions, file: Path | None = None) -> tuple[Prompt, ...]:
+    """Our own prompts, or those of `file`. Raises InvalidInput when a kind that was asked for is not among them."""
+    prompts = load_prompts(file)
+    if unknown := set(options.kinds) - {prompt.kind for prompt in prompts}:
+        known = ", ".join(dict.fromkeys(prompt.kind for prompt in prompts))
+        raise InvalidInput(f"no kind of text named {min(unknown)!r}", f"There are: {known}")
+    return prompts
 
 
-def new_run(asked: Asked, pair: Pair | None, prompts: tuple[Prompt, ...], speeds: Speeds, name: str) -> BenchRun:
-    """A run with its plan, nothing measured yet."""
+def begin(
+    options: BenchOptions, pair: BenchPair | None, prompts: tuple[Prompt, ...], start: Callable[[], BenchEngine]
+) -> tuple[BenchEngine, BenchRun]:
+    """The first start of the engine, warm, and the run that its speed allows; nothing is measured yet."""
+    began = time.perf_counter()
+    engine = start()
+    try:
+        speeds = replace(engine.warm_up(), elapsed=time.perf_counter() - began)
+        return engine, _new_run(options, pair, prompts, speeds)
+    except BaseException:
+        engine.close()
+        raise
+
+
+def _new_run(
+    options: BenchOptions, pair: BenchPair | None, prompts: tuple[Prompt, ...], speeds: Speeds
+) -> BenchRun:
     from localspec.bench.environment import describe
 
     target = pair.files.target if pair is not None else None
     draft = pair.files.draft if pair is not None else None
     same = target is not None and draft is not None and target.samefile(draft)
-    plan = make_plan(prompts, wishes_of(asked, pair), speeds)
+    plan = make_plan(prompts, arms_of(options, pair), options, speeds, _sweep_arms(options, pair))
     settings: dict[str, Any] = {
-        "quick": asked.quick, "starts": asked.starts, "budget_seconds": asked.budget,
-        "cooldown_seconds": asked.cooldown, "seed": asked.seed, "temperatures": list(asked.temperatures),
-        "depths": list(asked.depths), "same_file": same, "draft": str(draft) if draft else "",
+        "quick": options.quick, "starts": options.starts, "budget_seconds": options.budget,
+        "cooldown_seconds": options.cooldown, "seed": options.seed, "temperatures": list(options.temperatures),
+        "depths": list(options.depths), "same_file": same, "draft": str(draft) if draft else "",
         "drafts": {name: str(found.path) for name, found in pair.drafts.items() if name} if pair else {},
-        "peers": {name: str(path) for name, path in asked.peers}, "urls": list(asked.urls),
+        "peers": {name: str(path) for name, path in options.peers}, "urls": list(options.urls),
     }  # fmt: skip
     if pair is not None:
-        own = pair.settings
-        settings |= {
-            "context": own.context, "threads": own.threads, "gpu_layers": own.gpu_layers,
-            "draft_gpu_layers": own.draft_gpu_layers, "cache_type": own.cache_type,
-            "flash_attention": own.flash_attention, "max_draft_length": own.max_draft_length,
-        }  # fmt: skip
+        settings |= settings_of(pair)
     environment = describe(target, draft)
-    return BenchRun(name, datetime.now(UTC).isoformat(timespec="seconds"), environment, settings, plan)
+    return BenchRun(_name(options, pair), datetime.now(UTC).isoformat(timespec="seconds"), environment, settings, plan)
 
 
-def starter(asked: Asked, pair: Pair | None) -> Callable[[], BenchEngine]:
+def settings_of(pair: BenchPair) -> dict[str, Any]:
+    """How the pair is loaded, as a run keeps it."""
+    own = pair.settings
+    return {
+        "context": own.context, "threads": own.threads, "gpu_layers": own.gpu_layers,
+        "draft_gpu_layers": own.draft_gpu_layers, "cache_type": own.cache_type,
+        "flash_attention": own.flash_attention, "max_draft_length": own.max_draft_length,
+    }  # fmt: skip
+
+
+def _name(options: BenchOptions, pair: BenchPair | None) -> str:
+    if pair is None:
+        return ", ".join(options.urls)
+    files = pair.files
+    own = files.name if files.lock is not None else files.target.name
+    return f"{own} + {files.draft.name}" if files.draft is not None and files.lock is None else own
+
+
+def starter(options: BenchOptions, pair: BenchPair | None) -> Callable[[], BenchEngine]:
     """Makes one start of everything that is measured."""
 
     def start() -> BenchEngine:
         engines: dict[str, BenchEngine] = {}
         try:
             if pair is not None:
-                engines[""] = _local(pair, asked.seed)
-                for name, program in asked.peers:
-                    engines[name] = _peer(name, program, pair, asked.seed)
-            for arm in arms_of(asked, pair):
+                engines[""] = _local(pair, options.seed)
+                for name, program in options.peers:
+                    engines[name] = _peer(name, program, pair, options.seed)
+            for arm in arms_of(options, pair):
                 if arm.peer and arm.peer not in engines:
-                    engines[arm.peer] = Endpoint(arm.peer, asked.model, asked.api_key, seed=asked.seed)
+                    engines[arm.peer] = Endpoint(arm.peer, options.model, options.api_key, seed=options.seed)
         except BaseException:
             Ensemble(engines).close()
             raise
@@ -212,7 +209,7 @@ class Ensemble:
                 engine.close()
 
 
-def _local(pair: Pair, seed: int) -> LocalEngine:
+def _local(pair: BenchPair, seed: int) -> LocalEngine:
     from localspec.engine.client import EngineClient
     from localspec.machine import physical_cores
 
@@ -220,7 +217,7 @@ def _local(pair: Pair, seed: int) -> LocalEngine:
     return LocalEngine(client, pair.settings, physical_cores(), pair.drafts, seed)
 
 
-def _peer(name: str, program: Path, pair: Pair, seed: int) -> BenchEngine:
+def _peer(name: str, program: Path, pair: BenchPair, seed: int) -> BenchEngine:
     from localspec.machine import physical_cores
     from localspec.pairs.gguf_header import read_header
 
@@ -230,16 +227,18 @@ def _peer(name: str, program: Path, pair: Pair, seed: int) -> BenchEngine:
     return SpeculativeSimple(program, settings, physical_cores(), read_header(settings.target))
 
 
-def _sweep_arms(asked: Asked, has_draft: bool) -> tuple[Arm, ...]:
-    if not has_draft or asked.pair is None or (asked.quick and asked.lengths is None):
+def _sweep_arms(options: BenchOptions, pair: BenchPair | None) -> tuple[Arm, ...]:
+    if pair is None or "" not in pair.drafts:
         return ()
-    lengths = SWEEP_LENGTHS if asked.lengths is None else asked.lengths
-    return tuple(Arm(f"k{length}", "model", length) for length in lengths)
-
-
-def _with_raw(sweep: tuple[Arm, ...], pair: Pair | None) -> tuple[Arm, ...]:
-    """One length of the sweep without the chat template too, where there is one to leave out."""
-    if not sweep or pair is None or not pair.has_template:
+    sweep = tuple(Arm(f"k{length}", "model", length) for length in _sweep_lengths(options))
+    if not sweep or not pair.has_template:
         return sweep
+    # One length without the chat template too, where there is one to leave out.
     usual = next((arm for arm in sweep if arm.length == _RAW_LENGTH), sweep[len(sweep) // 2])
     return (*sweep, replace(usual, name=f"{usual.name} raw", raw=True))
+
+
+def _sweep_lengths(options: BenchOptions) -> tuple[int, ...]:
+    if options.lengths is not None:
+        return options.lengths
+    return () if options.quick else SWEEP_LENGTHS

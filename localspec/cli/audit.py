@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from localspec.audit.records import CHECKS
 from localspec.cli import options as cli_options
 from localspec.cli.streams import print_json
+from localspec.errors import InvalidInput
 from localspec.terminal import is_terminal, one_line
 
 if TYPE_CHECKING:
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 @cli_options.pair_argument
 @cli_options.pair_options
 @click.option("--quick", is_flag=True, help="Under two minutes: fewer texts, drafters and lengths.")
+@click.option(
+    "--only", metavar="A,B", help=f"Only these checks, and nothing is stored: {', '.join(CHECKS)}.",
+)
 @cli_options.output_options
 def audit(pair: str, **values: Any) -> int:
     """Compare PAIR's output with and without drafts, and its sampling with the target's distribution.
@@ -33,6 +38,7 @@ def audit(pair: str, **values: Any) -> int:
     from localspec.audit.subject import Subject
     from localspec.session import open_session
 
+    only = _checks(values["only"])
     load = cli_options.load_options(values | {"no_draft": False, "drafter": "auto", "draft_length": None})
     say = _say(values)
     say("loading")
@@ -45,6 +51,7 @@ def audit(pair: str, **values: Any) -> int:
             raw=not session.info.has_template,
             quick=values["quick"],
             speculates=not session.info.speculation_off,
+            only=only,
             say=say,
         )
         result = check.run()
@@ -54,21 +61,28 @@ def audit(pair: str, **values: Any) -> int:
         print_json(result_json(result, about))
     else:
         print(text_report(result, about), end="")
-    if result.complete:
+    if result.complete and not only:
         verdicts.store(settings.target, settings.draft, str(about["device"]), audit=summary(result))
     return 0 if result.passed else 7
 
 
+def _checks(text: str | None) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    wrong = [name for name in names if name not in CHECKS]
+    if wrong:
+        raise InvalidInput(f"no check named {one_line(wrong[0])!r}", f"There are: {', '.join(CHECKS)}")
+    return names
+
+
 def _about(session: Session) -> dict[str, Any]:
     from localspec import verdicts
-    from localspec.bench.environment import device_lines
 
     files = session.settings
     return {
         "target": str(files.target),
         "draft": str(files.draft) if files.draft is not None else None,
         "build": verdicts.engine_build(),
-        "device": verdicts.device_name(files.gpu_layers, device_lines()),
+        "device": files.device,
     }
 
 

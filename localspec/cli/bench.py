@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +13,9 @@ from localspec.cli import options as cli_options
 from localspec.errors import InvalidInput, LocalspecError, UnreadableFile
 
 if TYPE_CHECKING:
+    from localspec.bench.options import BenchOptions
     from localspec.bench.records import BenchRun, Report
-    from localspec.bench.setup import Asked, Pair
+    from localspec.bench.setup import BenchPair
 
 
 class NumberList(click.ParamType[Any]):
@@ -133,23 +132,27 @@ def bench(words: tuple[str, ...], **values: Any) -> int:
     for path in (values["json_file"], values["html_file"], values["md_file"], values["csv_file"]):
         if path is not None and not path.absolute().parent.is_dir():
             raise UnreadableFile(f"no folder {path.absolute().parent}", "Make it first")
-    return _bench(_asked(words[0] if words else None, values), values)
+    return _bench(_options(words[0] if words else None, values), values)
 
 
-def _bench(asked: Asked, values: dict[str, Any]) -> int:
+def _bench(options: BenchOptions, values: dict[str, Any]) -> int:
     from localspec.bench.analysis import analyse
     from localspec.bench.render.table import text_report
+    from localspec.bench.resume import stored_run
     from localspec.bench.runner import execute
-    from localspec.bench.setup import find_pair, starter
+    from localspec.bench.setup import begin, chosen_prompts, find_pair, starter
 
-    pair = find_pair(asked)
-    path = _result_path(asked, values)
+    pair = find_pair(options)
+    path = _result_path(options, values)
     watch = _watch(path, values)
-    start = starter(asked, pair)
+    start = starter(options, pair)
     if values["resume"]:
-        first, run = None, _resumed(path, pair)
+        first, run = None, stored_run(path, options, pair)
     else:
-        first, run = _begun(asked, pair, values, start)
+        prompts = chosen_prompts(options, values["prompts"])
+        if not values["quiet"]:
+            print("loading and warming up ...", file=sys.stderr)
+        first, run = begin(options, pair, prompts, start)
     watch.saved(run)
     if not values["quiet"]:
         _say_plan(run)
@@ -164,7 +167,7 @@ def _bench(asked: Asked, values: dict[str, Any]) -> int:
     print(text_report(run, report), end="")
     _write_files(run, report, path, values)
     if ended is not None:
-        print(f"ended early; go on with --resume --json {path}", file=sys.stderr)
+        print(f"ended early; go on with the same command and --resume --json {path}", file=sys.stderr)
         raise ended
     if pair is not None and run.finished:
         _store(run, report, pair)
@@ -174,9 +177,9 @@ def _bench(asked: Asked, values: dict[str, Any]) -> int:
     return 0
 
 
-def _asked(pair: str | None, values: dict[str, Any]) -> Asked:
+def _options(pair: str | None, values: dict[str, Any]) -> BenchOptions:
+    from localspec.bench.options import BenchOptions
     from localspec.bench.peers import parse_peer
-    from localspec.bench.setup import Asked
 
     quick = values["quick"]
     drafters = _words(values["drafters"])
@@ -191,7 +194,7 @@ def _asked(pair: str | None, values: dict[str, Any]) -> Asked:
     if pair is None and (peers or not values["urls"]):
         raise click.UsageError("no pair given. Name one, or measure a server with --url")
     values = values | {"no_draft": False, "drafter": "auto", "draft_length": None}
-    return Asked(
+    return BenchOptions(
         pair=pair,
         load=cli_options.load_options(values),
         drafters=drafters,
@@ -217,55 +220,7 @@ def _words(text: str | None) -> tuple[str, ...]:
     return tuple(word.strip() for word in (text or "").split(",") if word.strip())
 
 
-def _begun(asked: Asked, pair: Pair | None, values: dict[str, Any], start: Callable[[], Any]) -> tuple[Any, BenchRun]:
-    """The first engine, warm, and the plan that its speed allows."""
-    import time
-
-    from localspec.bench.prompts import load_prompts
-    from localspec.bench.setup import new_run
-
-    prompts = load_prompts(values["prompts"])
-    if unknown := set(asked.kinds) - {prompt.kind for prompt in prompts}:
-        known = ", ".join(dict.fromkeys(prompt.kind for prompt in prompts))
-        raise InvalidInput(f"no kind of text named {min(unknown)!r}", f"There are: {known}")
-    if not values["quiet"]:
-        print("loading and warming up ...", file=sys.stderr)
-    began = time.perf_counter()
-    first = start()
-    try:
-        speeds = first.warm_up()
-        speeds = replace(speeds, elapsed=time.perf_counter() - began)
-        return first, new_run(asked, pair, prompts, speeds, _name(asked, pair))
-    except BaseException:
-        first.close()
-        raise
-
-
-def _resumed(path: Path, pair: Pair | None) -> BenchRun:
-    """A stored run, if it measured these files. Raises InvalidInput when they have changed."""
-    from localspec.bench.environment import describe
-    from localspec.bench.storage import load
-
-    run = load(path)
-    now = describe(pair.files.target, pair.files.draft) if pair is not None else {}
-    for part in ("target", "draft", "llama_cpp_python", "cpu"):
-        if part in now and run.environment.get(part) != now[part]:
-            raise InvalidInput(
-                f"the {part.replace('_', ' ')} is not the one that {path} measured",
-                "Start anew without --resume",
-            )
-    return run
-
-
-def _name(asked: Asked, pair: Pair | None) -> str:
-    if pair is None:
-        return ", ".join(asked.urls)
-    files = pair.files
-    own = files.name if files.lock is not None else files.target.name
-    return f"{own} + {files.draft.name}" if files.draft is not None and files.lock is None else own
-
-
-def _result_path(asked: Asked, values: dict[str, Any]) -> Path:
+def _result_path(options: BenchOptions, values: dict[str, Any]) -> Path:
     """Where the run is kept while it grows: --json, else a file of our own."""
     import time
 
@@ -315,16 +270,14 @@ def _write_files(run: BenchRun, report: Report, path: Path, values: dict[str, An
         print(f"saved: {path}", file=sys.stderr)
 
 
-def _store(run: BenchRun, report: Report, pair: Pair) -> None:
+def _store(run: BenchRun, report: Report, pair: BenchPair) -> None:
     """Keep the verdict with the pair; a run without one leaves what was known."""
     from localspec import verdicts
-    from localspec.bench.environment import device_lines
     from localspec.bench.outcome import bench_record
 
-    record = bench_record(run, report)
+    record = bench_record(run, report, pair.settings)
     if record:
-        device = verdicts.device_name(pair.settings.gpu_layers, device_lines())
-        verdicts.store(pair.files.target, pair.files.draft, device, bench=record)
+        verdicts.store(pair.files.target, pair.files.draft, pair.settings.device, bench=record)
 
 
 def _compare(words: tuple[str, ...], values: dict[str, Any]) -> int:

@@ -50,8 +50,11 @@ def _lines(lock: Any, path: str) -> list[str]:
         masked = f", {lock.masked_ids} ids masked" if lock.masked_ids else ""
         rows.append(("check", lock.verdict + masked))
     rows += [("", reason) for reason in lock.reasons]
-    known = verdicts.of_models([model.paths() for model in lock.models])
+    paths = [model.paths() for model in lock.models]
+    known = verdicts.of_models(paths)
     rows += [("measured", text) for text in verdicts.describe(known)]
+    if reason := verdicts.stale_reason_of(paths):
+        rows.append(("measured", f"what was measured holds no more: {reason}"))
     rows += [("pulled", lock.pulled), ("source", lock.source), ("lock", path)]
     return [f"{label:<9} {one_line(str(text), 300)}".rstrip() for label, text in rows]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from localspec.toml_text import write_atomically
 
 if TYPE_CHECKING:
     from localspec.bench.records import BenchRun, Report
-    from localspec.bench.setup import Pair
+    from localspec.bench.setup import BenchPair
 
 _LENGTHS = (1, 2, 3, 4, 6, 8)
 _BUDGET = 180.0
@@ -35,7 +34,6 @@ def tune(pair: str, **values: Any) -> int:
     One engine start, two kinds of text: enough to know the costs, not for a verdict. That is what `bench` is for.
     """
     from localspec import verdicts
-    from localspec.bench.environment import device_lines
     from localspec.bench.outcome import profile_record
     from localspec.locations import state_folder
 
@@ -43,7 +41,7 @@ def tune(pair: str, **values: Any) -> int:
         found, run, report = _measured(pair, Path(name), values)
         keep_profiles(Path(name), state_folder() / "profiles")
     record = profile_record(report)
-    device = verdicts.device_name(found.settings.gpu_layers, device_lines())
+    device = found.settings.device
     path = verdicts.store(found.files.target, found.files.draft, device, profile=record)
     if values["as_json"]:
         print(json.dumps({"schema": 1, "kind": "localspec tune", "pair": run.pair, "device": device, **record}))
@@ -61,31 +59,25 @@ def keep_profiles(source: Path, folder: Path) -> None:
         write_atomically(folder / profile.name, profile.read_text("utf-8"))
 
 
-def _measured(pair: str, folder: Path, values: dict[str, Any]) -> tuple[Pair, BenchRun, Report]:
+def _measured(pair: str, folder: Path, values: dict[str, Any]) -> tuple[BenchPair, BenchRun, Report]:
     from localspec.bench.analysis import analyse
+    from localspec.bench.options import BenchOptions
     from localspec.bench.prompts import load_prompts
     from localspec.bench.runner import Clock, execute
-    from localspec.bench.setup import Asked, find_pair, new_run, starter
+    from localspec.bench.setup import begin, find_pair, starter
 
     load = cli_options.load_options(values | {"no_draft": False, "drafter": "auto", "draft_length": None})
-    asked = Asked(
+    options = BenchOptions(
         pair, load, lengths=_LENGTHS, kinds=("code", "chat"), starts=1, quick=True,
         budget=values["budget"] or _BUDGET,
     )  # fmt: skip
-    found = find_pair(asked)
+    found = find_pair(options)
     assert found is not None
     # An empty folder makes the engine calibrate anew, and leaves a profile that is not mixed with older ones.
     settings = replace(found.settings, profiles=folder)
     found = replace(found, settings=settings)
-    began = time.perf_counter()
-    start = starter(asked, found)
-    engine = start()
-    try:
-        speeds = replace(engine.warm_up(), elapsed=time.perf_counter() - began)
-        run = new_run(asked, found, load_prompts(), speeds, found.files.name)
-    except BaseException:
-        engine.close()
-        raise
+    start = starter(options, found)
+    engine, run = begin(options, found, load_prompts(), start)
     run = execute(run, start, Clock(), engine)
     return found, run, analyse(run)
 

@@ -29,6 +29,7 @@ from localspec.engine.records import State, StateChange
 
 if TYPE_CHECKING:
     from localspec.engine.records import Round
+    from localspec.engine.settings import Expectation
 
 MAX_MODEL_DRAFT = 16
 MAX_LOOKUP_DRAFT = 32
@@ -42,6 +43,7 @@ _OPTIMISM = 0.12  # tokens that a draft is given the benefit of the doubt for, w
 _FIRST_TRUST = 6  # guesses in a draft, until one of that length was kept whole
 _COPY_RISK = 2.0  # plain steps that a copy may lose at most, until one was kept whole
 _FIRST_COPY = (8, 16)  # guesses in it, whatever the risk
+_DOUBTED_COPY = 1.0  # tokens that a copy must promise to gain, where drafts are not expected to pay
 _DEBT_ROUNDS = 8  # catching up is an investment in about so many rounds
 _PREFILL_ROUNDS = 60  # and reading the prompt in so many
 _REFERENCE_ROUNDS = (24, 128)  # rounds without a plain pass at most: the first time, later
@@ -79,6 +81,8 @@ class AdaptiveController:
     `drafter` "model" or "lookup" is an order: only that one, and it is never turned off.
     `length` is one, too: only the drafter is chosen.
     `acceptance`: what an earlier session learned; it is updated in place.
+    `expectation`: what was measured of the pair. If it does not pay, each text begins without drafts: the draft
+    model has to be proven by a probe, and a copy has to promise much.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class AdaptiveController:
         drafter: Literal["auto", "model", "lookup"] = "auto",
         length: int | None = None,
         longest: int = MAX_MODEL_DRAFT,
+        expectation: Expectation | None = None,
     ) -> None:
         self.costs = costs
         self.acceptance = acceptance or ModelAcceptance()
@@ -100,6 +105,9 @@ class AdaptiveController:
         self._length = length
         self._ordered = drafter != "auto" or length is not None
         self._longest = longest
+        self._expectation = None if self._ordered else expectation
+        if self._expectation is not None and self._expectation.pays:
+            self.reason = f"on: {self._expectation.why}"
         self._before = NO_DRAFT_BEFORE
         self._forget_text()
         # The round at hand.
@@ -130,7 +138,7 @@ class AdaptiveController:
 
     def wants_model(self, rows: int, position: int) -> bool:
         """Whether drafts are expected to earn back the reading of the prompt."""
-        if self._drafter == "lookup":
+        if self._drafter == "lookup" or self._doubted:
             return False
         if self._ordered or not self.costs.known:
             return True
@@ -145,6 +153,9 @@ class AdaptiveController:
         self._possible = 0.0
         self._values = [_Value() for _ in range(4)]  # by what happened to the round before
         self._pool = _Value()
+        self._doubted = self._expectation is not None and not self._expectation.pays
+        if self._doubted:
+            self.state, self.reason = "off", f"off: {self._why_doubted()}"
 
     # --- before the round ---------------------------------------------------------------------------
 
@@ -164,7 +175,7 @@ class AdaptiveController:
             return Plan("none", 0, "a plain pass, to know what plain takes now")
         copy_length, copy_gain = self._lookup_gain(situation)
         model_gain = self._model_gain(situation)
-        if copy_length and copy_gain >= model_gain and (copy_gain > 0.0 or self._ordered):
+        if copy_length and copy_gain >= model_gain and (copy_gain > self._doubted * _DOUBTED_COPY or self._ordered):
             return self._on("lookup", copy_length)
         if situation.has_model and self._drafter != "lookup" and (model_gain > 0.0 or self._ordered):
             trusted = max(_FIRST_TRUST, 2 * self.acceptance.longest_kept)
@@ -229,7 +240,7 @@ class AdaptiveController:
 
     def _model_gain(self, situation: Situation) -> float:
         """The tokens that a draft of the model gains over plain (negative: it loses)."""
-        if not situation.has_model or self._drafter == "lookup" or self.probing.blocked:
+        if not situation.has_model or self._drafter == "lookup" or self.probing.blocked or self._doubted:
             return -1.0
         # A length set beforehand is calculated; what stopping by confidence adds to it is met.
         step, prices, steady = self._step_price, self._row_prices, self.acceptance.steady
@@ -311,6 +322,7 @@ class AdaptiveController:
             self._reference_scale = self.costs.target.scale(round_.position)
         elif self._is_probe:
             self.probing.observe_probe(tokens - steps, plain, seconds)
+            self._doubted = self._doubted and tokens <= steps
         else:
             # A spike in a round with a draft is no more the draft's fault than one in a plain round.
             ordinary = _SPIKE * self._expected_seconds(round_) / plain
@@ -397,8 +409,12 @@ class AdaptiveController:
         if self.state == "on":
             if self.probing.quiet < _QUIET_ROUNDS and self._rounds > _QUIET_ROUNDS:
                 return "the next guess is not worth its time"
-            self._change("off", "off: " + self._why_off(situation))
+            self._change("off", "off: " + (self._why_doubted() if self._doubted else self._why_off(situation)))
         return self.reason
+
+    def _why_doubted(self) -> str:
+        assert self._expectation is not None
+        return self._expectation.why
 
     def _why_off(self, situation: Situation) -> str:
         if not situation.has_model:

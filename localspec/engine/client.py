@@ -25,6 +25,7 @@ from localspec.engine.inspection import Question
 from localspec.engine.last_words import last_words
 from localspec.engine.records import Event, Finished, LoadProgress
 from localspec.engine.settings import (
+    Expectation,
     GenerationRequest,
     LoadSettings,
     SamplerSettings,
@@ -81,10 +82,11 @@ class EngineClient:
         masked_ids: tuple[int, ...] = (),
         shared_rows: int | None = None,
         on_progress: Callable[[LoadProgress], None] | None = None,
+        expectation: Expectation | None = None,
     ) -> EngineInfo:
         """Swap the draft model, None = none; the target and its cache stay."""
         self._has_draft = path is not None
-        return self._await_loaded(commands.LoadDraft(path, masked_ids, shared_rows), on_progress)
+        return self._await_loaded(commands.LoadDraft(path, masked_ids, shared_rows, expectation), on_progress)
 
     def generate(self, request: GenerationRequest) -> Iterator[Event]:
         """Events of one answer, the last is `Finished`. A caller that stops early cancels it."""

@@ -9,6 +9,7 @@ from typing import Any
 from localspec.engine.engine import EngineInfo
 from localspec.engine.inspection import Question
 from localspec.engine.settings import (
+    Expectation,
     GenerationRequest,
     LoadSettings,
     SamplerSettings,
@@ -54,6 +55,7 @@ class LoadDraft:
     path: Path | None
     masked_ids: tuple[int, ...] = ()
     shared_rows: int | None = None
+    expectation: Expectation | None = None
 
 
 @dataclass(frozen=True, slots=True)

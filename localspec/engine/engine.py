@@ -31,6 +31,7 @@ from localspec.engine.records import Event, LoadProgress
 from localspec.engine.settings import (
     AUTO_DRAFT_LENGTH,
     DEFAULT_CONTEXT,
+    Expectation,
     GenerationRequest,
     LoadSettings,
     SamplerSettings,
@@ -101,9 +102,9 @@ class Engine:
             self._open_target()
             self._tuning = Tuning(self._target, min(AUTO_DRAFT_LENGTH, settings.max_draft_length))
             if settings.draft is not None:
-                self.load_draft(settings.draft, settings.masked_ids, settings.shared_rows)
+                self.load_draft(settings.draft, settings.masked_ids, settings.shared_rows, settings.expectation)
             else:
-                self._measure()
+                self._measure(settings.expectation)
         except BaseException:
             self.close()
             raise
@@ -212,7 +213,11 @@ class Engine:
             generation.change(controller, drafters, sampler)
 
     def load_draft(
-        self, path: Path, masked_ids: tuple[int, ...] = (), shared_rows: int | None = None
+        self,
+        path: Path,
+        masked_ids: tuple[int, ...] = (),
+        shared_rows: int | None = None,
+        expectation: Expectation | None = None,
     ) -> None:
         """Put another draft model beside the target, whose cache stays. The former one is freed first."""
         self.unload_draft()
@@ -227,7 +232,7 @@ class Engine:
         self._draft_context = self._context(weights, tokens, rows=1)
         rows = min(weights.vocabulary.size, self._target.n_vocab, shared_rows or weights.vocabulary.size)
         self._drafter = ModelDrafter(self._draft_context, masked_ids, rows)
-        self._measure()
+        self._measure(expectation)
 
     def unload_draft(self) -> None:
         self._prefixes.clear()  # what is kept belongs to two models
@@ -294,13 +299,13 @@ class Engine:
     def _controller(self, speculation: SpeculationSettings) -> Controller:
         return self._tuning.controller(self._drafter_named(speculation.drafter), speculation.length)
 
-    def _measure(self) -> None:
+    def _measure(self, expectation: Expectation | None) -> None:
         """Take this pair's times from disk, or measure them."""
         settings, draft = self._settings, self._draft_weights
         files = (settings.target, draft.path if draft is not None else None)
         key = profile_key(files, settings, self._threads, _build())
         token = self._target_weights.vocabulary.bos or 0
-        self._tuning.measure(self._draft_context, token, settings.profiles, key)
+        self._tuning.measure(self._draft_context, token, settings.profiles, key, expectation)
 
     def _drafter_named(self, name: str) -> Choice | Literal["auto"]:
         """What `name` means here. Raises InvalidInput for an order that cannot be obeyed."""

@@ -37,6 +37,7 @@ def profile_key(files: tuple[Path, Path | None], settings: LoadSettings, threads
         build,
         settings.cache_type,
         settings.flash_attention,
+        settings.device,
         str((settings.gpu_layers, settings.draft_gpu_layers, settings.split_mode, settings.main_gpu)),
     ]
     return hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()[:24]

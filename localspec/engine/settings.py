@@ -24,6 +24,15 @@ SamplingMode = Literal["rejection", "coupled"]
 
 
 @dataclass(frozen=True, slots=True)
+class Expectation:
+    """Whether drafts may be expected to pay before anything was generated, because somebody measured it."""
+
+    pays: bool
+    why: str
+    """For people: `the bench of 2026-11-30 found 0.97x plain`."""
+
+
+@dataclass(frozen=True, slots=True)
 class LoadSettings:
     """Which files to load, and where to."""
 
@@ -53,6 +62,10 @@ class LoadSettings:
     """Ids at and above this number are not shared; None = the smaller vocabulary's size."""
     profiles: Path | None = None
     """Folder where measured times are kept from run to run; None = they are measured anew."""
+    device: str = ""
+    """What the pair runs on; times that were measured on another one are not used."""
+    expectation: Expectation | None = None
+    """What was found about this pair earlier; where `auto` starts from."""
 
     def __post_init__(self) -> None:
         _require(

@@ -12,6 +12,7 @@ from localspec.engine.adaptive import AdaptiveController
 from localspec.engine.controller import Choice, Controller, FixedController
 from localspec.engine.costs import CALIBRATED_DRAFT_ROWS, Costs, calibrate, calibrate_draft
 from localspec.engine.profile import Profile, read_profile, write_profile
+from localspec.engine.settings import Expectation
 
 if TYPE_CHECKING:
     from localspec.engine.model import Model
@@ -27,6 +28,7 @@ class Tuning:
         self._profile = Profile(Costs(), ModelAcceptance())
         self._folder: Path | None = None
         self._key = ""
+        self._expectation: Expectation | None = None
         self._controllers: dict[tuple[str, int | None], AdaptiveController] = {}
 
     @property
@@ -34,13 +36,20 @@ class Tuning:
         """Measured times."""
         return self._profile.costs
 
-    def measure(self, draft: Model | None, token: int, folder: Path | None = None, key: str = "") -> None:
+    def measure(
+        self,
+        draft: Model | None,
+        token: int,
+        folder: Path | None = None,
+        key: str = "",
+        expectation: Expectation | None = None,
+    ) -> None:
         """Take the stored profile, or calibrate. Both models are empty afterwards if they were before.
 
         A target that holds text is not timed again: its times are known, only the draft is new. `token`: any
-        valid id.
+        valid id. `expectation`: what `auto` starts from with this draft.
         """
-        self._folder, self._key = folder, key
+        self._folder, self._key, self._expectation = folder, key, expectation
         self._controllers = {}
         stored = read_profile(folder, key) if folder is not None else None
         time_target = _timer(self._target, token)
@@ -70,7 +79,7 @@ class Tuning:
         if key not in self._controllers:
             profile = self._profile
             self._controllers[key] = AdaptiveController(
-                profile.costs, profile.acceptance, drafter, length, self._longest
+                profile.costs, profile.acceptance, drafter, length, self._longest, self._expectation
             )
         return self._controllers[key]
 

@@ -82,12 +82,12 @@ class Worker:
             case commands.Load(settings, threads):
                 self._engine = Engine(settings, threads, self._sender.send, self._cancel)
                 self._sender.send(commands.Loaded(self._engine.info))
-            case commands.LoadDraft(path, masked_ids, shared_rows):
+            case commands.LoadDraft(path, masked_ids, shared_rows, expectation):
                 engine = self._loaded()
                 if path is None:
                     engine.unload_draft()
                 else:
-                    engine.load_draft(path, masked_ids, shared_rows)
+                    engine.load_draft(path, masked_ids, shared_rows, expectation)
                 self._sender.send(commands.Loaded(engine.info))
             case commands.Generate(request):
                 for event in self._loaded().generate(request):

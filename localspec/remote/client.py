@@ -117,7 +117,7 @@ class RemoteClient:
     def change(self, speculation: SpeculationSettings | None = None, sampler: SamplerSettings | None = None) -> None:
         """Settings reach a server with the next request only."""
 
-    def load_draft(self, path: Path | None, *_: object) -> EngineInfo:
+    def load_draft(self, path: Path | None, *_: object, **__: object) -> EngineInfo:
         raise InvalidInput("the draft belongs to the server", "Start localspec serve there with another --draft")
 
     def log_tail(self, count: int = 4) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from localspec.bench.records import PLAIN, BenchRun, Interval, Report, Row
 
 Group = tuple[str, str, float, int]
@@ -137,8 +135,3 @@ def counted(run: BenchRun) -> str:
     """`96 answers, 3 engine starts`"""
     starts = len({sample.cell.start for sample in run.samples})
     return f"{len(run.samples)} answers, {starts} engine start{'s'[: starts != 1]}"
-
-
-def kinds_of(rows: Sequence[Row]) -> list[str]:
-    """Distinct kinds, in order."""
-    return list(dict.fromkeys(row.kind for row in rows))

@@ -225,7 +225,8 @@ def metrics() -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands, "help": help_texts, "settings": settings, "variables": variables,
-    "exit-codes": exit_codes, "keys": keys, "origins": origins, "check-rules": check_rules, "pairs": pairs, "endpoints": endpoints, "metrics": metrics,  # noqa: E501
+    "exit-codes": exit_codes, "keys": keys, "origins": origins, "check-rules": check_rules, "pairs": pairs,
+    "endpoints": endpoints, "metrics": metrics,
 }  # fmt: skip
 
 

@@ -162,3 +162,34 @@ def test_an_installed_wheel_works_without_the_checkout(tmp_path: Path) -> None:
     program = [sys.executable, "-P", "-c", code, tmp_path, "catalog", "qwen2.5-7b"]
     done = subprocess.run(program, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0 and "qwen2.5-7b" in done.stdout, done.stderr
+
+
+class Native:
+    """Stands for libllama's handle: counts backends, and notes the folder they are loaded from."""
+
+    def __init__(self, backends: int) -> None:
+        self.loaded_from: list[bytes] = []
+
+        def count() -> int:
+            return backends
+
+        def load(folder: bytes) -> None:
+            self.loaded_from.append(folder)
+
+        self.ggml_backend_reg_count, self.ggml_backend_load_all_from_path = count, load
+
+
+@pytest.mark.parametrize("place", ["site/llama_cpp/lib", "site/bin"])
+@pytest.mark.parametrize("backends", [0, 1])
+def test_backends_in_files_of_their_own_are_loaded(place: str, backends: int, tmp_path: Path) -> None:
+    from localspec.engine.llama import binding
+
+    package = tmp_path / "site" / "llama_cpp"
+    package.mkdir(parents=True)
+    (tmp_path / place).mkdir(exist_ok=True)
+    (tmp_path / place / "libggml-cpu-haswell.so").touch()
+    library = ModuleType("llama_cpp")
+    library.__file__ = str(package / "llama_cpp.py")
+    native = library._lib = Native(backends)  # type: ignore[attr-defined]
+    binding._load_backends(library)
+    assert native.loaded_from == ([] if backends else [str(tmp_path / place).encode()])

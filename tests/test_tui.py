@@ -814,3 +814,20 @@ async def test_megabytes_of_wide_characters_arrive_whole(tmp_path: Path) -> None
         answer = chat_screen(pilot).chat.conversation.last_answer
         assert answer is not None and answer.text == text
         assert "漢字仮名交じり文。" in screen_text(app) and "\ufffd" not in screen_text(app)
+
+
+async def test_a_pair_in_a_server_is_told_apart(tmp_path: Path) -> None:
+    app, _ = make_app(tmp_path, pair="http://127.0.0.1:9")
+    async with running(app, WIDE) as pilot:
+        await opened(pilot)
+        await until(pilot, lambda: "acceptance" in screen_text(app))
+        assert "memory" not in screen_text(app), "that is the server's"
+        await pilot.press("f9")
+        assert any("where the server was started" in message for message in notified(app))
+        await pilot.press("f11")
+        assert "where http://127.0.0.1:9 runs" in screen_text(app)
+        await pilot.press("escape", "f12", "r")
+        assert "Measure it there: localspec bench" in screen_text(app)
+        await pilot.press("escape")
+        await ask(pilot)
+        assert "Hello, world." in screen_text(app)

@@ -67,6 +67,13 @@ class Chat:
         return self._writer.path
 
     @property
+    def is_remote(self) -> bool:
+        """Whether the models are in a server, and not in a process of ours."""
+        from localspec.remote import is_url
+
+        return is_url(self.pair)
+
+    @property
     def saved(self) -> SavedSession:
         """The conversation as it would be read back, for exports."""
         return SavedSession(self._writer.meta, self.conversation)

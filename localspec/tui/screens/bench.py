@@ -58,11 +58,9 @@ class BenchScreen(Page[None]):
 
     def _obstacle(self) -> str:
         """Why there is nothing to run, "" when there is."""
-        from localspec.remote import is_url
-
         if not self._chat.pair:
             return "Open a pair first (Esc, then F2)."
-        if is_url(self._chat.pair):
+        if self._chat.is_remote:
             return "This pair runs in a server. Measure it there: localspec bench PAIR"
         return ""
 

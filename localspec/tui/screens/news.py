@@ -40,7 +40,7 @@ def take_news(screen: ChatScreen, news: news_of.News) -> None:
         case news_of.AnswerEnded() as ended:
             _answer_ended(screen, ended)
         case news_of.DraftSwapped(session):
-            screen.memory = memory_use(session)
+            screen.memory = None if screen.chat.is_remote else memory_use(session)
             screen.say_status("")
             draft = session.files.draft.name if session.files.draft else "no draft model"
             screen.say(f"Draft: {draft}. The target kept its cache.")
@@ -54,13 +54,14 @@ def take_news(screen: ChatScreen, news: news_of.News) -> None:
 
 def _opened(screen: ChatScreen, session: Session) -> None:
     screen.say_status("")
-    screen.memory = memory_use(session)
+    screen.memory = None if screen.chat.is_remote else memory_use(session)
     for note in session.notes:
         screen.say(note, "warning", 12.0)
     if session.info.load_seconds > _SLOW_LOAD_SECONDS:
         screen.say(f"Ready after {session.info.load_seconds:.0f} s")
     if session.files.draft is None and not session.info.speculation_off:
-        screen.say_status("no draft model: guesses come from prompt lookup (F9 loads one)")
+        how = "" if screen.chat.is_remote else " (F9 loads one)"
+        screen.say_status(f"no draft model: guesses come from prompt lookup{how}")
     if not session.info.has_template:
         recall_template(screen, session)
     screen.remember_pair()

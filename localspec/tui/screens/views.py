@@ -67,6 +67,8 @@ def show_drafts(screen: ChatScreen) -> None:
     session = screen.chat.runner.session
     if session is None:
         screen.say("No model is loaded yet.", "warning")
+    elif screen.chat.is_remote:
+        screen.say("The draft was chosen where the server was started: localspec serve PAIR --draft D", "warning")
     else:
         screen.app.push_screen(DraftScreen(session), lambda draft: _swap(screen, draft))
 
@@ -80,8 +82,11 @@ def show_bench(screen: ChatScreen) -> None:
 
 def show_log(screen: ChatScreen) -> None:
     """What libllama said."""
-    from localspec.tui.screens.log import log_screen
+    from localspec.tui.screens.log import LogScreen, log_screen
 
+    if screen.chat.is_remote:
+        screen.app.push_screen(LogScreen([], f"The engine and its log are where {screen.chat.pair} runs."))
+        return
     session = screen.chat.runner.session
     screen.app.push_screen(log_screen(session.client if session is not None else None))
 

@@ -313,12 +313,16 @@ def _model(table: dict[str, Any]) -> LockedModel:
     return model
 
 
+_IN_PATHS = ("path", "repo", "revision", "cache")
+"""Fields that become part of a path, which cannot hold a zero byte."""
+
+
 def _check_types(record: Any, other_than_text: Mapping[str, type]) -> None:
     for name in record.__dataclass_fields__:
         value = getattr(record, name)
         if name in ("target", "draft", "files", "reasons"):
             continue
-        if not isinstance(value, other_than_text.get(name, str)) or (isinstance(value, str) and "\0" in value):
+        if not isinstance(value, other_than_text.get(name, str)) or (name in _IN_PATHS and "\0" in value):
             raise ValueError(f"{name} = {value!r}")
 
 

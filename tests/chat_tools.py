@@ -55,7 +55,7 @@ class FakeChat:
             lambda: all(turn.answer is None or not turn.answer.growing for turn in self.chat.conversation.turns)
         )
 
-    def wait_for(self, condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    def wait_for(self, condition: Callable[[], bool], seconds: float = 15.0) -> None:
         until = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < until, "waited in vain"
@@ -73,9 +73,9 @@ class FakeChat:
 
 
 async def _ui_is_idle(min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:
-    """In place of textual's `wait_for_idle`, which sleeps 20 ms at least, twice a key, and counts every thread's work.
+    """In place of textual's `wait_for_idle`, which takes a busy engine's thread for a busy UI, and waits its second.
 
-    Idle: no message waits anywhere, and this thread has done next to nothing for some milliseconds.
+    Idle: this thread has done next to nothing for some milliseconds, no message waits and nothing is to be drawn.
     """
     end = time.monotonic() + max_sleep
     while time.monotonic() < end:
@@ -83,21 +83,26 @@ async def _ui_is_idle(min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
         for _ in range(_TURNS):  # on a busy machine the time may pass without anybody having had a turn
             await asyncio.sleep(0)
-        if time.thread_time() - worked < _IDLE_SHARE * _LOOK_SECONDS and not _waiting_messages():
+        if time.thread_time() - worked < _IDLE_SHARE * _LOOK_SECONDS and not _is_work_left():
             return
 
 
-def _waiting_messages() -> bool:
+def _is_work_left() -> bool:
     if not _newest_app:
         return False
     app = _newest_app[-1]
-    pumps = [app, *(widget for screen in app.screen_stack for widget in screen.walk_children(with_self=True))]
-    return any(pump.message_queue_size for pump in pumps)
+    widgets = [widget for screen in app.screen_stack for widget in screen.walk_children(with_self=True)]
+    on_top = [widget for widget in widgets if widget.screen is app.screen and widget.display]
+    return (
+        any(pump.message_queue_size for pump in (app, *widgets))
+        or any(w._layout_required or w._scroll_required or w._repaint_required for w in on_top)
+        or bool(app.screen._dirty_widgets or app.screen._callbacks)
+    )
 
 
-_LOOK_SECONDS = 0.004
+_LOOK_SECONDS = 0.01
 _TURNS = 12
-_IDLE_SHARE = 0.3
+_IDLE_SHARE = 0.2
 _newest_app: list[LocalspecApp] = []
 textual.app.wait_for_idle = textual.pilot.wait_for_idle = _ui_is_idle  # type: ignore[attr-defined]
 
@@ -118,7 +123,7 @@ def make_app(folder: Path, script: Script | None = None, **start: Any) -> tuple[
     return app, opener
 
 
-async def until(pilot: Pilot[Any], condition: Callable[[], bool], seconds: float = 5.0) -> None:
+async def until(pilot: Pilot[Any], condition: Callable[[], bool], seconds: float = 15.0) -> None:
     """Wait for the UI to get there."""
     end = time.monotonic() + seconds
     while not condition():
@@ -129,7 +134,10 @@ async def until(pilot: Pilot[Any], condition: Callable[[], bool], seconds: float
 
 async def ask(pilot: Pilot[Any], text: str = "hello") -> None:
     """Type, send, and wait for the end of the answer."""
+    turns = len(chat_screen(pilot).chat.conversation.turns)
+    await until(pilot, lambda: pilot.app.focused is not None)
     await pilot.press(*text, "enter")
+    await until(pilot, lambda: len(chat_screen(pilot).chat.conversation.turns) > turns)
     await settled(pilot)
 
 

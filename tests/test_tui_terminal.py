@@ -46,7 +46,7 @@ def gone(pid: int) -> bool:
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
-def wait_for(condition: Any, seconds: float = 5.0) -> None:
+def wait_for(condition: Any, seconds: float = 15.0) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "waited in vain"

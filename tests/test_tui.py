@@ -723,6 +723,8 @@ async def test_the_benchmark_screen_unloads_measures_and_loads_again(
         await until(pilot, lambda: "It pays." in screen_text(app))
         text = screen_text(app)
         assert "1.50x" in text and "1.40 … 1.60" in text and "1 rows   100 ms" in text
+        await pilot.resize_terminal(*NARROW)
+        await until(pilot, lambda: any(line.strip().endswith("1.40 … 1.60    pays") for line in screen_lines(app)))
         await until(pilot, lambda: len(opener.clients) == 2 and chat_screen(pilot).chat.runner.session is not None)
         await pilot.press("escape")
         await ask(pilot)

@@ -42,6 +42,7 @@ class BenchScreen(Page[None]):
         self._chat = chat
         self._job: BenchJob | None = None
         self._lines: list[str] = []
+        self._result: dict[str, Any] | None = None
 
     def body(self) -> ComposeResult:
         with VerticalScroll(classes="page"):
@@ -92,11 +93,19 @@ class BenchScreen(Page[None]):
         self._chat.reload()
         ended = message.news
         if ended.result is not None:
-            self.query_one("#plots", Static).update(plots(ended.result, max(40, self.size.width - 6)))
+            self._result = ended.result
+            self._draw()
         elif ended.code:
             self.query_one("#plots", Static).update(
                 f"It ended with exit code {ended.code}; its last words are below.\n"
             )
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._result is not None:
+            self.query_one("#plots", Static).update(plots(self._result, max(40, self.size.width - 6)))
 
     def action_stop(self) -> None:
         if self._job is not None:
@@ -131,7 +140,7 @@ def _speedups(text: Text, result: dict[str, Any], width: int) -> None:
         return
     text.append("speedup by kind of text (plain = 1.00)\n", "bold")
     top = max(max(value for _, value, *_ in rows), 1.0)
-    room = max(10, width - 62)
+    room = max(6, width - 64)
     for name, value, low, high, verdict in rows:
         interval = f"{low:.2f} … {high:.2f}" if low is not None and high is not None else ""
         style = "green" if verdict == "pays" else "red" if verdict == "does not pay" else "yellow"

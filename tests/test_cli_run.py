@@ -50,11 +50,11 @@ def error_of(result: subprocess.CompletedProcess[bytes], code: int) -> str:
 
 
 def test_a_pipe_gets_the_answer_and_nothing_else(bigram: BigramPair) -> None:
-    result = run(bigram, "--seed", "3")
+    result = run(bigram, "--seed", "3", "--drafter", "model")
     assert result.returncode == 0
     assert b"\x1b" not in result.stdout and len(result.stdout.decode().strip()) > 20
     assert b"tokens/s" in result.stderr and b"acceptance" in result.stderr
-    quiet = run(bigram, "--seed", "3", "--quiet")
+    quiet = run(bigram, "--seed", "3", "--drafter", "model", "--quiet")
     assert quiet.stdout == result.stdout and quiet.stderr == b""
 
 

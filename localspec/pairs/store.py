@@ -322,7 +322,7 @@ def _check_types(record: Any, other_than_text: Mapping[str, type]) -> None:
         value = getattr(record, name)
         if name in ("target", "draft", "files", "reasons"):
             continue
-        if not isinstance(value, other_than_text.get(name, str)) or (name in _IN_PATHS and "\0" in value):
+        if not isinstance(value, other_than_text.get(name, str)) or (name in _IN_PATHS and "\0" in str(value)):
             raise ValueError(f"{name} = {value!r}")
 
 

@@ -76,11 +76,11 @@ def with_subcommands(name: str) -> Iterator[tuple[str, click.Command]]:
 
 def help_texts() -> str:
     """Every command's --help."""
-    from localspec.cli.main import COMMANDS
+    from localspec.cli.main import COMMANDS, cli
 
     parts = []
     for name, found in chain.from_iterable(map(with_subcommands, COMMANDS)):
-        context = click.Context(found, info_name=f"localspec {name}", terminal_width=WIDTH)
+        context = click.Context(found, info_name=f"localspec {name}", terminal_width=WIDTH, **cli.context_settings)
         parts.append(f"### localspec {name}\n\n```text\n{context.get_help()}\n```\n")
     return "\n".join(parts)
 

@@ -63,7 +63,8 @@ class HeldClaim:
         """Let go; safe to call twice."""
         file, self._file = self._file, None
         if file is not None:
-            file.close()
+            with suppress(OSError):  # on a full disk closing writes once more
+                file.close()
             with suppress(OSError):
                 self._path.unlink()
 

@@ -106,7 +106,7 @@ def _text(file: Path) -> str:
     try:
         with open(file, "rb") as opened:
             data = opened.read(_MOST_BYTES + 1)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
         raise UnreadableFile(f"cannot read {file}: {error.strerror}", "Check the path and its rights") from None

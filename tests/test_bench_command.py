@@ -137,7 +137,7 @@ def test_ctrl_c_prints_what_is_known_and_can_be_resumed(bigram: BigramPair, prom
     )
     try:
         deadline = time.monotonic() + 60
-        while not path.exists() or len(storage.load(path).samples) < 4:
+        while not path.exists() or not {"plain", "auto"} <= {sample.cell.arm for sample in storage.load(path).samples}:
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
@@ -145,9 +145,10 @@ def test_ctrl_c_prints_what_is_known_and_can_be_resumed(bigram: BigramPair, prom
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "kind of text" in out and "not finished" in out and "go on with --resume" in err and "interrupted" in err
+    assert "kind of text" in out, out
+    assert "not finished" in out and "go on with" in err and "interrupted" in err, err
     run = storage.load(path)
-    assert not run.finished and len(run.samples) >= 4
+    assert not run.finished and len(run.samples) >= 2
     assert verdicts.read(bigram.target, bigram.draft) is None
 
 

@@ -25,6 +25,11 @@ _HEADS = (
     ("verdict", ""),
 )
 
+_EXPLAINED = (
+    ("auto,", "Auto: localspec decides by measured times, round by round, whether to guess, with what, and how far."),
+    ("greedy", "Greedy: temperature 0, always the likeliest token."),
+)
+
 
 def html_report(run: BenchRun, report: Report) -> str:
     """The page."""
@@ -71,6 +76,8 @@ def _top(run: BenchRun, report: Report) -> Iterator[str]:
 def _tables(report: Report) -> Iterator[str]:
     for group in figures.groups(report):
         yield f"<h2>{_text(figures.conditions(group)).capitalize()}</h2>"
+        if explanation := " ".join(text for word, text in _EXPLAINED if word in figures.conditions(group)):
+            yield f"<p>{explanation}</p>"
         yield '<div class="scroll"><table><thead><tr>'
         for name, small in _HEADS:
             yield f"<th>{name}<small>{small}</small></th>"

@@ -239,7 +239,7 @@ class TestRunner:
         assert done.finished and 33 < clock.seconds < 39 and len(done.samples) == len(done.plan.cells) == 8
         assert done.plan.left_out[-1].endswith("answers (the time was used up)")
         flag = next(f for r in analyse(done).rows for f in r.flags if f.code == "starts")
-        assert flag.text == "1 engine start: an interval needs 3. Use a larger --budget"
+        assert flag.text == "1 engine start: an interval needs 3. Allow more time"
 
     def test_a_run_that_gets_slower_gives_up_kinds_and_not_starts(self) -> None:
         clock, made = SimulatedClock(), list[SimulatedEngine]()

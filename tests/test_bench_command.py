@@ -145,7 +145,7 @@ def test_ctrl_c_prints_what_is_known_and_can_be_resumed(bigram: BigramPair, prom
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "kind of text" in out and "not finished" in out and "go on with --resume" in err and "interrupted" in err
+    assert "kind of text" in out and "not finished" in out and "--resume --json" in err and "interrupted" in err
     run = storage.load(path)
     assert not run.finished and len(run.samples) >= 4
     assert verdicts.read(bigram.target, bigram.draft) is None

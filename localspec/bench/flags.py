@@ -50,8 +50,8 @@ def _few_starts(starts: int, plan: Plan) -> Flag | None:
         return None
     return Flag(
         "starts",
-        f"{starts} engine start{'s'[: starts != 1]}: an interval needs {FEWEST_STARTS}. Use "
-        + ("a larger --budget" if plan.starts >= FEWEST_STARTS else f"--starts {FEWEST_STARTS}"),
+        f"{starts} engine start{'s'[: starts != 1]}: an interval needs {FEWEST_STARTS}. "
+        + ("Allow more time" if plan.starts >= FEWEST_STARTS else f"Use --starts {FEWEST_STARTS}"),
     )
 
 

@@ -129,6 +129,6 @@ def _rarely(good: Sequence[Sample], arm: Arm) -> Flag | None:
         return None
     return Flag(
         "rarely",
-        f"rarely drafts: {drafted} guesses for {emitted} tokens, so the acceptance rate says little",
+        f"rarely drafts: {drafted} guess{'es'[: 2 * (drafted != 1)]} for {emitted} tokens, so the acceptance rate says little",
         blocks=False,
     )

@@ -127,8 +127,6 @@ def _rarely(good: Sequence[Sample], arm: Arm) -> Flag | None:
     emitted = sum(sample.measured.emitted for sample in good)
     if arm.drafter == "none" or arm.peer or not drafted or drafted >= _RARE * emitted:
         return None
-    return Flag(
-        "rarely",
-        f"rarely drafts: {drafted} guess{'es'[: 2 * (drafted != 1)]} for {emitted} tokens, so the acceptance rate says little",
-        blocks=False,
-    )
+    guesses = f"{drafted} guess{'es' if drafted != 1 else ''}"
+    text = f"rarely drafts: {guesses} for {emitted} tokens, so the acceptance rate says little"
+    return Flag("rarely", text, blocks=False)

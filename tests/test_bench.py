@@ -231,6 +231,16 @@ class TestRunner:
         run = execute(self.plan_run(cooldown=2.0), lambda: self.start(clock, made), clock)
         assert clock.slept == 2.0 * len(run.plan.cells)
 
+    def test_a_run_ends_with_its_time_however_slow_the_machine_becomes(self) -> None:
+        clock, made = SimulatedClock(), list[SimulatedEngine]()
+        run = self.plan_run(kinds=("code",))
+        run = replace(run, plan=replace(run.plan, budget=30.0))
+        done = execute(run, lambda: self.start(clock, made), clock)
+        assert done.finished and 33 < clock.seconds < 39 and len(done.samples) == len(done.plan.cells) == 8
+        assert done.plan.left_out[-1].endswith("answers (the time was used up)")
+        flag = next(f for r in analyse(done).rows for f in r.flags if f.code == "starts")
+        assert flag.text == "1 engine start: an interval needs 3. Allow more time"
+
     def test_a_run_that_gets_slower_gives_up_kinds_and_not_starts(self) -> None:
         clock, made = SimulatedClock(), list[SimulatedEngine]()
         run = self.plan_run()

@@ -146,7 +146,7 @@ def test_ctrl_c_prints_what_is_known_and_can_be_resumed(bigram: BigramPair, prom
         process.kill()
     assert process.returncode == 130
     assert "kind of text" in out, out
-    assert "not finished" in out and "go on with" in err and "interrupted" in err, err
+    assert "not finished" in out and "--resume --json" in err and "interrupted" in err, err
     run = storage.load(path)
     assert not run.finished and len(run.samples) >= 2
     assert verdicts.read(bigram.target, bigram.draft) is None

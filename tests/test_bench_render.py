@@ -131,5 +131,41 @@ def test_comparisons_say_what_changed() -> None:
 def test_the_line_that_a_person_watches() -> None:
     made = run()
     last = made.samples[3]
-    text = progress_text(Progress(11, 96, made.plan.cells[11], last, 720.0))
+    text = progress_text(Progress(11, 96, made.plan.cells[11], last, 720.0), {})
     assert text.startswith("[12/96] start 1 · ") and text.endswith(" tokens/s · 12 min left")
+
+
+SERVER = Arm("plain", "none", peer="http://one", label="<one>")
+
+
+def test_servers_are_called_by_their_names_and_get_no_verdict() -> None:
+    made = simulate(World({"two": 1.5}), 1, (SERVER, Arm("two", "none", peer="http://two")))
+    report = analyse(made)
+    assert (report.reference, report.recommended) == ("<one>", "")
+    assert all(row.verdict is None for row in report.rows)
+    text, page = text_report(made, report), html_report(made, report)
+    assert text.startswith("two makes 1.50x the tokens/s of <one> (95 % interval 1.50")
+    assert "<one> tokens/s" in text and "plain" not in text and text.endswith("measured: 48 answers, 3 engine starts\n")
+    assert "&lt;one&gt; tokens/s" in page and "recommended" not in page
+
+
+def test_one_server_alone_has_a_table() -> None:
+    made = simulate(World({}), 1, (SERVER,))
+    text = text_report(made, analyse(made))
+    assert text.startswith("<one> makes 10.") and "<one>, greedy\n" in text and "\ncode " in text
+
+
+def test_texts_of_other_programs_are_not_compared_with_the_engines_tokens() -> None:
+    peer = Arm("llama-server", "none", peer="llama-server")
+    report = analyse(simulate(World({"auto": 1.2, "llama-server": 1.1}), 1, (PLAIN_ARM, AUTO_ARM, peer)))
+    compared = {row.arm: row.same_text[1] for row in report.rows if row.kind == "code"}
+    assert compared == {"plain": 0, "auto": 12, "llama-server": 0}
+
+
+def test_what_says_nothing_is_not_shown_as_a_number() -> None:
+    assert figures.bounds(Interval(1.0, 0.002, 895.3)) == "?"
+    assert figures.bounds(Interval(1.0, 0.9, 1.1)) == "0.90 to 1.10"
+    lengths = {"auto": 1.0, "k1": 0.8, "k4": 0.7}
+    sweep = tuple(Arm(name, "model", int(name[1:])) for name in lengths if name != "auto")
+    made = simulate(World(lengths), 1, sweep=sweep)
+    assert "none is faster than plain" in text_report(made, analyse(made))

@@ -10,7 +10,7 @@ from statistics import fmean, median
 
 from localspec.bench import statistics
 from localspec.bench.flags import flags_of
-from localspec.bench.headline import headline, recommended
+from localspec.bench.headline import headline, only_servers, recommended, reference_of
 from localspec.bench.records import (
     PLAIN,
     POOLED,
@@ -49,9 +49,10 @@ def analyse(run: BenchRun) -> Report:
         drift=drift,
         knee=_knees(rows, run.plan.arms),
         headline=headline(rows, run),
-        recommended=recommended(rows),
+        recommended=recommended(rows, run),
         notes=_notes(run, rows),
         draft_unused=_draft_unused(run),
+        reference=reference_of(run),
         acceptance_by_format=acceptance_by_format(run),
     )
 
@@ -207,6 +208,8 @@ def _row(
     rounds = sum(m.reached[0] for m in good if m.reached)
     fresh = [m for m in good if not m.reused_tokens]
     comparable = arm.name != PLAIN and not arm.raw and any(sample.cell.arm == PLAIN for sample in members)
+    # Only the engine itself tells token ids; texts of other programs are cut and escaped in their own way.
+    same_source = bool(arm.peer) == only_servers(run)
     return Row(
         stage="sweep" if stage == "sweep" else "main",
         kind=kind,
@@ -217,7 +220,7 @@ def _row(
         starts=starts,
         tokens_per_second=statistics.log_interval(speeds) if speeds else None,
         speedup=speedup,
-        verdict=verdict_of(speedup, any(f.blocks for f in flags)) if comparable else None,
+        verdict=verdict_of(speedup, any(f.blocks for f in flags)) if comparable and not only_servers(run) else None,
         flags=flags,
         acceptance_rate=sum(m.accepted for m in good) / verified if verified else None,
         mean_acceptance_length=sum(m.emitted for m in good if m.target_passes) / passes if passes else None,
@@ -227,7 +230,7 @@ def _row(
         prompt_tokens_per_second=_prompt_rate(fresh),
         parts=_shares(good),
         rounds_by_drafter=dict(sum((Counter(m.rounds_by_drafter) for m in good), Counter())),
-        same_text=_same_text(chosen, members) if temperature == 0 and arm.name != PLAIN and not arm.raw else (0, 0),
+        same_text=_same_text(chosen, members) if temperature == 0 and comparable and same_source else (0, 0),
     )
 
 

@@ -24,7 +24,7 @@ def flags_of(
     good = [sample for sample in samples if not sample.measured.error]
     checks = (
         _failed(samples, good),
-        _few_starts(starts),
+        _few_starts(starts, plan),
         _cut_off(good),
         _empty(good),
         _repeated(good, arm, plan),
@@ -45,12 +45,13 @@ def _failed(samples: Sequence[Sample], good: Sequence[Sample]) -> Flag | None:
     return Flag("failed", text, blocks=2 * len(bad) >= len(samples) or not good)
 
 
-def _few_starts(starts: int) -> Flag | None:
+def _few_starts(starts: int, plan: Plan) -> Flag | None:
     if starts >= FEWEST_STARTS:
         return None
     return Flag(
         "starts",
-        f"{starts} engine start{'s'[: starts != 1]}: an interval needs {FEWEST_STARTS}. Use --starts 3",
+        f"{starts} engine start{'s'[: starts != 1]}: an interval needs {FEWEST_STARTS}. "
+        + ("Allow more time" if plan.starts >= FEWEST_STARTS else f"Use --starts {FEWEST_STARTS}"),
     )
 
 
@@ -126,8 +127,6 @@ def _rarely(good: Sequence[Sample], arm: Arm) -> Flag | None:
     emitted = sum(sample.measured.emitted for sample in good)
     if arm.drafter == "none" or arm.peer or not drafted or drafted >= _RARE * emitted:
         return None
-    return Flag(
-        "rarely",
-        f"rarely drafts: {drafted} guesses for {emitted} tokens, so the acceptance rate says little",
-        blocks=False,
-    )
+    guesses = f"{drafted} guess{'es' if drafted != 1 else ''}"
+    text = f"rarely drafts: {guesses} for {emitted} tokens, so the acceptance rate says little"
+    return Flag("rarely", text, blocks=False)

@@ -23,19 +23,32 @@ def pooled_row(rows: Sequence[Row]) -> Row | None:
     return next((row for row in chosen if row.kind == POOLED), chosen[0] if chosen else None)
 
 
-def recommended(rows: Sequence[Row]) -> str:
-    """`on` when something pays, `off` otherwise."""
+def recommended(rows: Sequence[Row], run: BenchRun) -> str:
+    """`on` when something pays, `off` otherwise; "" where only servers were measured."""
+    if only_servers(run):
+        return ""
     return "on" if any(row.verdict == "pays" for row in main_rows(rows)) else "off"
+
+
+def only_servers(run: BenchRun) -> bool:
+    """Whether no pair was measured: then nobody knows what plain decoding is."""
+    return any(arm.name == PLAIN and arm.peer for arm in run.plan.arms)
+
+
+def reference_of(run: BenchRun) -> str:
+    """What the others are compared with, in words."""
+    arm = next((arm for arm in run.plan.arms if arm.name == PLAIN), None)
+    return (arm.label or arm.peer or PLAIN) if arm is not None else PLAIN
 
 
 def headline(rows: Sequence[Row], run: BenchRun) -> str:
     """One sentence that a person can act on."""
     chosen = main_rows(rows)
     pooled = pooled_row(rows)
+    reference = reference_of(run)
     if pooled is None or pooled.speedup is None:
-        return "Nothing to compare yet."
-    reference = next((arm.peer for arm in run.plan.arms if arm.name == PLAIN and arm.peer), "")
-    if reference:
+        return _of_one_server(rows, reference) if len(run.plan.arms) == 1 else "Nothing to compare yet."
+    if only_servers(run):
         return _of_servers(pooled, reference)
     kinds = [row for row in chosen if row.kind != POOLED] or chosen
     blocking = [next((flag.text for flag in row.flags if flag.blocks), "") for row in kinds]
@@ -54,6 +67,13 @@ def headline(rows: Sequence[Row], run: BenchRun) -> str:
         return f"Speculation does not pay here for {_and(words['does not pay'])}: {speed} over all kinds."
     why = f"; no verdict: {blocking[0]}" if all(blocking) else ""
     return f"No measurable gain from speculation here: {speed}{why}."
+
+
+def _of_one_server(rows: Sequence[Row], reference: str) -> str:
+    row = next((row for row in rows if row.kind == POOLED), rows[0] if rows else None)
+    if row is None or row.tokens_per_second is None:
+        return "Nothing was measured yet."
+    return f"{reference} makes {row.tokens_per_second.value:.1f} tokens/s."
 
 
 def _of_servers(row: Row, reference: str) -> str:

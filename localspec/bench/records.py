@@ -47,6 +47,8 @@ class Arm:
     """Another draft model than the pair's own: its name; "" = the pair's own."""
     peer: str = ""
     """Another program instead of localspec's engine: `llama-server`, an address; "" = localspec."""
+    label: str = ""
+    """What people call it, where that is not its name: a server that all others are compared with."""
     raw: bool = False
     """Prompts go without the chat template: only for how much of the draft is accepted then."""
 
@@ -267,10 +269,12 @@ class Report:
     headline: str
     """The answer in one sentence."""
     recommended: str
-    """`on` or `off`: what to set here."""
+    """`on` or `off`: what to set here; "" where no pair was measured."""
     notes: tuple[str, ...] = ()
     draft_unused: bool = False
     """A draft model was loaded and no arm ever used it."""
+    reference: str = PLAIN
+    """What the others are compared with, for people: plain decoding, or a server by its label."""
     acceptance_by_format: Mapping[str, float] = field(default_factory=dict)
     """`chat` and `raw` -> share of the draft model's guesses that was accepted with and without the chat
     template, at one draft length; {} where only one of them was measured."""

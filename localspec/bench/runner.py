@@ -15,6 +15,8 @@ _PATIENCE = 1.05
 """A run is trimmed when it will take more than this many times its budget ..."""
 _EARLY_PATIENCE = 0.5
 """... and so much more at its beginning, where a few answers say little about the rest."""
+_LAST_CALL = 1.1
+"""A run ends after this many times its budget, whatever is left to do."""
 
 
 class BenchEngine(Protocol):
@@ -90,6 +92,9 @@ def execute(
     engine, before = first, None
     try:
         while todo:
+            if run.plan.budget and watch.now() - began > _LAST_CALL * run.plan.budget:
+                run = _without(run, todo, f"the last {len(todo)} answers (the time was used up)")
+                break
             if before is None or before.block != todo[0].block:
                 run, todo = _trimmed(run, todo, watch.now() - began + pace.left(todo))
             cell = todo.pop(0)
@@ -147,13 +152,16 @@ def _trimmed(run: BenchRun, todo: list[Cell], projected: float) -> tuple[BenchRu
     order = [prompt.kind for prompt in run.plan.prompts]
     stage, kind = max(groups, key=lambda group: (group[0] == "sweep", order.index(group[1])))
     what = f"the rest of the sweep on {kind}" if stage == "sweep" else f"the rest of {kind}"
-    dropped = {cell.index for cell in todo if (cell.stage, cell.kind) == (stage, kind)}
-    plan = replace(
-        run.plan,
-        cells=tuple(cell for cell in run.plan.cells if cell.index not in dropped),
-        left_out=(*run.plan.left_out, f"{what} (slower than it seemed at first)"),
-    )
-    return replace(run, plan=plan), [cell for cell in todo if cell.index not in dropped]
+    dropped = [cell for cell in todo if (cell.stage, cell.kind) == (stage, kind)]
+    run = _without(run, dropped, f"{what} (slower than it seemed at first)")
+    return run, [cell for cell in todo if cell not in dropped]
+
+
+def _without(run: BenchRun, dropped: Sequence[Cell], what: str) -> BenchRun:
+    """The run with these cells left out, which is said."""
+    gone = {cell.index for cell in dropped}
+    cells = tuple(cell for cell in run.plan.cells if cell.index not in gone)
+    return replace(run, plan=replace(run.plan, cells=cells, left_out=(*run.plan.left_out, what)))
 
 
 def _reuse(run: BenchRun, before: Cell | None, cell: Cell) -> bool:

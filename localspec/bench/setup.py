@@ -94,7 +94,10 @@ def arms_of(options: BenchOptions, pair: BenchPair | None) -> tuple[Arm, ...]:
         label, equals, address = url.partition("=")
         if not equals or "/" in label:
             label, address = url, url
-        arms.append(Arm(PLAIN if pair is None and place == 0 else label, "none", peer=address))
+        if pair is None and place == 0:
+            arms.append(Arm(PLAIN, "none", peer=address, label=label))
+        else:
+            arms.append(Arm(label, "none", peer=address))
     if not arms:
         raise InvalidInput("nothing to measure", "Name a pair, or give --url ADDRESS")
     names = [arm.name for arm in arms]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from localspec.bench import storage
-from localspec.bench.records import PLAIN, BenchRun
+from localspec.bench.records import BenchRun
 from localspec.bench.render.figures import duration
 from localspec.bench.runner import Clock, Progress
 from localspec.terminal import is_terminal, one_line
@@ -31,7 +32,8 @@ class TerminalWatch(Clock):
         if self._quiet or (not self._live and progress.cell.block == self._block):
             return
         self._block = progress.cell.block
-        text = progress_text(progress)
+        arms = self.run.plan.arms if self.run is not None else ()
+        text = progress_text(progress, {arm.name: arm.label or arm.name for arm in arms})
         print(
             f"\r\x1b[K{text}" if self._live else text,
             end="" if self._live else "\n",
@@ -45,13 +47,13 @@ class TerminalWatch(Clock):
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def progress_text(progress: Progress) -> str:
+def progress_text(progress: Progress, names: Mapping[str, str]) -> str:
     """`[12/96] start 2 · code · auto · last 6.1 tokens/s · 12 min left`"""
     cell = progress.cell
-    words = [f"[{progress.done + 1}/{progress.total}] start {cell.start + 1}", cell.kind, cell.arm]
+    words = [f"[{progress.done + 1}/{progress.total}] start {cell.start + 1}", cell.kind, names.get(cell.arm, cell.arm)]
     if progress.last is not None and progress.last.measured.rate is not None:
-        arm = "plain" if progress.last.cell.arm == PLAIN else progress.last.cell.arm
-        words.append(f"last: {arm} {progress.last.measured.rate:.1f} tokens/s")
+        arm = progress.last.cell.arm
+        words.append(f"last: {names.get(arm, arm)} {progress.last.measured.rate:.1f} tokens/s")
     if progress.eta_seconds:
         words.append(f"{duration(progress.eta_seconds)} left")
     return one_line(" · ".join(words), 120)

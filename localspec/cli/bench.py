@@ -240,9 +240,10 @@ def _result_path(options: BenchOptions, values: dict[str, Any]) -> Path:
 
 def _say_plan(run: BenchRun) -> None:
     plan = run.plan
-    arms = ", ".join(arm.name for arm in plan.arms)
+    arms = ", ".join(arm.label or arm.name for arm in plan.arms)
     kinds = ", ".join(dict.fromkeys(prompt.kind for prompt in plan.prompts))
-    print(f"{len(plan.cells)} answers over {plan.starts} starts: {kinds}; arms: {arms}", file=sys.stderr)
+    starts = f"{plan.starts} start{'s'[: plan.starts != 1]}"
+    print(f"{len(plan.cells)} answers over {starts}: {kinds}; arms: {arms}", file=sys.stderr)
     for text in plan.left_out:
         print(f"left out for lack of time: {text}", file=sys.stderr)
 

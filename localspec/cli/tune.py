@@ -93,5 +93,5 @@ def _text(run: BenchRun, report: Report) -> str:
     for kind, found in points.items():
         if kind != POOLED or len(points) == 1:
             steps = " ".join(f"K{length} {figures.speedup(value)}" for length, value in found)
-            lines.append(f"{kind}: {steps} of plain; K {report.knee[kind]} is enough")
+            lines.append(f"{kind}: {steps} of plain; {figures.knee(report, kind, found)}")
     return "\n".join(lines) + "\n"

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from localspec.bench.records import PLAIN, BenchRun, Interval, Report, Row
+
+_FAR = 3.0
+"""Times the value, from where an interval's upper end is not shown."""
 
 Group = tuple[str, str, float, int]
 """(stage, arm, temperature, depth)"""
@@ -24,9 +29,11 @@ def speedup(interval: Interval | None) -> str:
 
 
 def bounds(interval: Interval | None) -> str:
-    """`1.70 to 1.88`"""
+    """`1.70 to 1.88`; `?` where they are so far apart that they say nothing."""
     if interval is None or interval.low is None or interval.high is None:
         return "-"
+    if interval.high > _FAR * interval.value:
+        return "?"
     return f"{interval.low:.2f} to {interval.high:.2f}"
 
 
@@ -60,9 +67,11 @@ def duration(seconds: float) -> str:
 
 
 def groups(report: Report, stage: str = "main") -> list[Group]:
-    """What gets a table of its own: an arm under one temperature and depth, `auto` first."""
+    """What gets a table of its own: an arm under one temperature and depth, `auto` first. The reference has none,
+    unless it is alone."""
     found = {(row.stage, row.arm, row.temperature, row.depth) for row in report.rows if row.stage == stage}
-    return sorted((g for g in found if g[1] != PLAIN), key=lambda g: (g[2], g[3], g[1] != "auto", g[1]))
+    others = {group for group in found if group[1] != PLAIN}
+    return sorted(others or found, key=lambda g: (g[2], g[3], g[1] != "auto", g[1]))
 
 
 def rows_of(report: Report, group: Group) -> list[Row]:
@@ -71,7 +80,9 @@ def rows_of(report: Report, group: Group) -> list[Row]:
 
 
 def plain_row(report: Report, row: Row) -> Row | None:
-    """The plain arm's row beside this one."""
+    """The plain arm's row beside this one; None for the plain arm itself."""
+    if row.arm == PLAIN:
+        return None
     key = (row.stage, row.kind, row.temperature, row.depth)
     for other in report.rows:
         if other.arm == PLAIN and (other.stage, other.kind, other.temperature, other.depth) == key:
@@ -79,22 +90,25 @@ def plain_row(report: Report, row: Row) -> Row | None:
     return None
 
 
-def conditions(group: Group) -> str:
-    """`auto, temperature 0`"""
+def conditions(report: Report, group: Group) -> str:
+    """`auto, temperature 0.8`"""
     _, arm, temperature, depth = group
-    words = [arm, "greedy" if temperature == 0 else f"temperature {temperature:g}"]
+    name = report.reference if arm == PLAIN else arm
+    words = [name, "greedy" if temperature == 0 else f"temperature {temperature:g}"]
     if depth:
         words.append(f"after {depth} tokens of context")
     return ", ".join(words)
 
 
 def flag_lines(report: Report) -> list[str]:
-    """Each flag once, with the rows it concerns."""
+    """Each flag once, with the rows it concerns. Where no verdict is made none is missed: those are notes."""
     where: dict[tuple[bool, str], list[str]] = {}
+    alone = all(row.arm == PLAIN for row in report.rows)
     for row in report.rows:
-        if row.arm != PLAIN:
-            for flag in row.flags:
-                where.setdefault((flag.blocks, flag.text), []).append(f"{row.arm}/{row.kind}")
+        if row.arm != PLAIN or alone:
+            judged = row.verdict is not None
+            for flag in (flag for flag in row.flags if judged or flag.code != "starts"):
+                where.setdefault((flag.blocks and judged, flag.text), []).append(f"{row.arm}/{row.kind}")
     lines = []
     for (blocks, text), rows in sorted(where.items(), key=lambda item: not item[0][0]):
         names = ", ".join(dict.fromkeys(rows)) if len(rows) <= 4 else f"{len(rows)} rows"
@@ -111,6 +125,14 @@ def sweep_points(report: Report, run: BenchRun) -> dict[str, list[tuple[int, Int
         if row.stage == "sweep" and length and row.speedup is not None:
             points.setdefault(row.kind, []).append((length, row.speedup))
     return {kind: sorted(found, key=lambda point: point[0]) for kind, found in points.items()}
+
+
+def knee(report: Report, kind: str, points: Sequence[tuple[int, Interval]]) -> str:
+    """`K 4 is enough`, or that no fixed length is faster than plain decoding; "" when nothing is known."""
+    if kind not in report.knee:
+        return ""
+    pays = max(value.value for _, value in points) > 1.0
+    return f"K {report.knee[kind]} is enough" if pays else "none is faster than plain"
 
 
 def environment_lines(run: BenchRun) -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ from localspec.terminal import visible
 
 _HEADS = (
     ("kind of text", ""),
-    ("plain tokens/s", "the target alone"),
+    ("{reference} tokens/s", "what is compared with"),
     ("tokens/s", "with guesses; decode only"),
     ("speedup", "on the same prompts"),
     ("95 % interval", "over engine starts"),
@@ -23,6 +23,11 @@ _HEADS = (
     ("tokens/pass", "1.00 = no help"),
     ("first token", "seconds, prompt included"),
     ("verdict", ""),
+)
+
+_EXPLAINED = (
+    ("auto,", "Auto: localspec decides by measured times, round by round, whether to guess, with what, and how far."),
+    ("greedy", "Greedy: temperature 0, always the likeliest token."),
 )
 
 
@@ -57,12 +62,13 @@ def _top(run: BenchRun, report: Report) -> Iterator[str]:
     cards = []
     if pooled is not None and pooled.speedup is not None:
         plain = figures.plain_row(report, pooled)
-        cards.append((figures.speedup(pooled.speedup), f"plain speed, {pooled.kind}"))
+        cards.append((figures.speedup(pooled.speedup), f"the speed of {report.reference}, {pooled.kind}"))
         if plain is not None:
-            cards.append((figures.rate(plain.tokens_per_second), "tokens/s plain"))
+            cards.append((figures.rate(plain.tokens_per_second), f"tokens/s {report.reference}"))
         cards.append((figures.rate(pooled.tokens_per_second), f"tokens/s {pooled.arm}"))
         cards.append((figures.share(pooled.acceptance_rate), "guesses accepted"))
-    cards.append((report.recommended, "recommended: speculation"))
+    if report.recommended:
+        cards.append((report.recommended, "recommended: speculation"))
     yield '<div class="cards">' + "".join(
         f'<div class="card"><b>{_text(value)}</b><span>{_text(name)}</span></div>' for value, name in cards
     ) + "</div>"  # fmt: skip
@@ -70,10 +76,13 @@ def _top(run: BenchRun, report: Report) -> Iterator[str]:
 
 def _tables(report: Report) -> Iterator[str]:
     for group in figures.groups(report):
-        yield f"<h2>{_text(figures.conditions(group)).capitalize()}</h2>"
+        conditions = figures.conditions(report, group)
+        yield f"<h2>{_text(conditions[:1].upper() + conditions[1:])}</h2>"
+        if explanation := " ".join(text for word, text in _EXPLAINED if word in conditions):
+            yield f"<p>{explanation}</p>"
         yield '<div class="scroll"><table><thead><tr>'
         for name, small in _HEADS:
-            yield f"<th>{name}<small>{small}</small></th>"
+            yield f"<th>{_text(name.format(reference=report.reference))}<small>{small}</small></th>"
         yield "</tr></thead><tbody>"
         for row in figures.rows_of(report, group):
             yield _table_row(report, row)
@@ -104,7 +113,7 @@ def _doubts(run: BenchRun, report: Report) -> Iterator[str]:
     lines = [*figures.flag_lines(report), *report.notes]
     if report.drift is not None and not any("drifted" in line for line in lines):
         sure = "" if report.drift.certain else " (within its noise)"
-        lines.append(f"The plain arm drifted by {report.drift.per_start:+.1%} within a start{sure}.")
+        lines.append(f"The speed of {report.reference} drifted by {report.drift.per_start:+.1%} within a start{sure}.")
     if run.plan.left_out:
         lines.append(f"Left out for lack of time: {'; '.join(run.plan.left_out)}.")
     if not run.finished:

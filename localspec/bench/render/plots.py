@@ -78,9 +78,9 @@ def sweep(run: BenchRun, report: Report) -> Figure | None:
         for length, value in points:
             if value.low is not None and value.high is not None:
                 plot.upright(max(value.low, y.low), min(value.high, y.high), length, _SWEEP + series)
-    knees = ", ".join(f"K {knee} for {kind}" for kind, knee in report.knee.items() if kind in by_kind)
+    knees = ", ".join(f"{kind} {figures.knee(report, kind, points)}" for kind, points in by_kind.items())
     words = "With a fixed draft length: more guesses a round help until the later ones are mostly wrong or the wider "
-    words += f"pass costs too much. Shortest length within 2 % of the best: {knees}."
+    words += f"pass costs too much. The shortest length within 2 % of the best is enough: {knees}."
     return Figure("How long should a draft be?", words, plot.svg() + legend(tuple(by_kind), _SWEEP))
 
 

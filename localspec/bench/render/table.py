@@ -8,8 +8,9 @@ from localspec.bench.records import BenchRun, Report
 from localspec.bench.render import figures
 from localspec.terminal import one_line, visible
 
-COLUMNS = (
-    "kind of text", "plain tokens/s", "tokens/s", "speedup", "95 % interval", "acceptance", "tokens/pass", "verdict",
+_COLUMNS = (
+    "kind of text", "{reference} tokens/s", "tokens/s", "speedup", "95 % interval", "acceptance", "tokens/pass",
+    "verdict",
 )  # fmt: skip
 
 
@@ -17,7 +18,7 @@ def text_report(run: BenchRun, report: Report) -> str:
     """For the terminal."""
     lines = [one_line(report.headline), ""]
     for group in figures.groups(report):
-        lines += [figures.conditions(group), *aligned([COLUMNS, *_cells(report, group)]), ""]
+        lines += [figures.conditions(report, group), *aligned([_columns(report), *_cells(report, group)]), ""]
     lines += [one_line(line, 300) for line in _details(run, report)]
     return visible("\n".join(lines).rstrip()) + "\n"
 
@@ -27,9 +28,9 @@ def markdown_report(run: BenchRun, report: Report) -> str:
     lines = [f"# {_escaped(run.pair)}", "", _escaped(report.headline), ""]
     for group in figures.groups(report):
         lines += [
-            f"**{_escaped(figures.conditions(group))}**",
+            f"**{_escaped(figures.conditions(report, group))}**",
             "",
-            *markdown_table([COLUMNS, *_cells(report, group)]),
+            *markdown_table([_columns(report), *_cells(report, group)]),
             "",
         ]
     lines += [f"- {_escaped(line)}" for line in _details(run, report) if line.strip()]
@@ -45,6 +46,10 @@ def markdown_report(run: BenchRun, report: Report) -> str:
     lines += ["", "**Machine and settings**", ""]
     lines += [f"- {_escaped(name)}: {_escaped(value)}" for name, value in figures.environment_lines(run)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _columns(report: Report) -> tuple[str, ...]:
+    return tuple(column.format(reference=one_line(report.reference, 30)) for column in _COLUMNS)
 
 
 def _cells(report: Report, group: figures.Group) -> list[tuple[str, ...]]:
@@ -69,8 +74,8 @@ def _details(run: BenchRun, report: Report) -> list[str]:
     lines = []
     for kind, points in figures.sweep_points(report, run).items():
         steps = " ".join(f"K{length} {figures.speedup(value)}" for length, value in points)
-        knee = report.knee.get(kind)
-        lines.append(f"draft lengths, {kind}: {steps}" + (f"; K {knee} is enough" if knee else ""))
+        knee = figures.knee(report, kind, points)
+        lines.append(f"draft lengths, {kind}: {steps}" + (f"; {knee}" if knee else ""))
     curve = [point for point in report.curve if point.rows in (1, 2, 3, 4, 5, 9, 17)]
     if len(curve) > 1:
         lines.append("a target pass: " + ", ".join(f"{p.rows} rows {figures.milliseconds(p.seconds)}" for p in curve))
@@ -79,7 +84,7 @@ def _details(run: BenchRun, report: Report) -> list[str]:
     if report.drift is not None:
         sure = "" if report.drift.certain else ", within its noise"
         lines.append(
-            f"plain arm's drift: {report.drift.per_start:+.1%} within a start{sure}; "
+            f"drift of {report.reference}: {report.drift.per_start:+.1%} within a start{sure}; "
             f"{report.drift.over_run:+.1%} over the run"
         )
     if memory := figures.peak_memory(run):
@@ -92,7 +97,10 @@ def _details(run: BenchRun, report: Report) -> list[str]:
         lines.append(f"not finished: {figures.counted(run)} of {len(run.plan.cells)}; go on with --resume")
     if report.draft_unused:
         lines.append("the draft model was loaded and never used")
-    lines.append(f"recommended: speculation {report.recommended} ({figures.counted(run)})")
+    if report.recommended:
+        lines.append(f"recommended: speculation {report.recommended} ({figures.counted(run)})")
+    else:
+        lines.append(f"measured: {figures.counted(run)}")
     return lines
 
 

@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Real models want every core for themselves; everything else shares them.
+WORKERS := $(if $(LOCALSPEC_TEST_TARGET),,-n logical --maxprocesses 4 --dist loadfile)
 STAMP := $(VENV)/.installed
 
 .PHONY: coverage demo test test-long check lint types help package
@@ -13,7 +15,7 @@ demo: $(STAMP) ## the main job on a small model
 	$(BIN)/localspec demo
 
 test: $(STAMP) ## everything that needs no big model
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(WORKERS)
 
 test-long: $(STAMP) ## full sizes, soaks and fuzzers
 	$(BIN)/python -m pytest -m long -o timeout=7200

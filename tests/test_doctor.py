@@ -290,3 +290,17 @@ def test_the_first_screen_gets_the_worst_and_its_command(monkeypatch: pytest.Mon
     assert checkup.checkup_text().splitlines()[1] == f"  {shown[0][1]}"
     facts = HEALTHY
     assert checkup.checkup() == [("no problems found: no graphics card found; both models run on the CPU", "")]
+
+
+@pytest.mark.parametrize(
+    ("mark", "installer"), [("uv-receipt.toml", "uv tool"), ("pipx_metadata.json", "pipx"), ("pyvenv.cfg", "pip")]
+)
+def test_what_installed_us_is_known_by_its_own_mark(
+    mark: str, installer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever its folders are: UV_TOOL_DIR and PIPX_HOME move them."""
+    from localspec.doctor import gather as module
+
+    (tmp_path / mark).write_text("home = /usr/bin\n")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert module._installer() == installer

@@ -83,9 +83,9 @@ def _installer() -> Installer:
     prefix = Path(sys.prefix)
     if getattr(sys, "frozen", False):
         return "bundle"
-    if "pipx" in prefix.parts:
+    if (prefix / "pipx_metadata.json").exists():
         return "pipx"
-    if "uv" in prefix.parts and "tools" in prefix.parts:
+    if (prefix / "uv-receipt.toml").exists():
         return "uv tool"
     try:
         made_by_uv = re.search(r"^uv = ", (prefix / "pyvenv.cfg").read_text(), re.MULTILINE) is not None

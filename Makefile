@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Real models want every core for themselves; everything else shares them.
-WORKERS := $(if $(LOCALSPEC_TEST_TARGET),,-n logical --maxprocesses 4 --dist loadfile)
+WORKERS := $(if $(LOCALSPEC_TEST_TARGET),,-n logical --maxprocesses 4 --dist worksteal)
 STAMP := $(VENV)/.installed
 
 .PHONY: coverage demo test test-long check lint types help package

@@ -214,9 +214,9 @@ async def test_scrolling_up_is_respected_while_text_arrives(tmp_path: Path) -> N
     async with running(app, NARROW) as pilot:
         await opened(pilot)
         await pilot.press("h", "enter")
-        await until(pilot, lambda: opener.client.generated > 200)
-        await pilot.press("pageup")
         transcript = chat_screen(pilot).transcript
+        await until(pilot, lambda: transcript.scroll_offset.y > transcript.size.height)  # drawn, not only made
+        await pilot.press("pageup")
         before, y = opener.client.generated, transcript.scroll_offset.y
         assert not transcript.follows
         await until(pilot, lambda: opener.client.generated > before + 60)

@@ -117,7 +117,7 @@ def _doubts(run: BenchRun, report: Report) -> Iterator[str]:
     if run.plan.left_out:
         lines.append(f"Left out for lack of time: {'; '.join(run.plan.left_out)}.")
     if not run.finished:
-        lines.append(f"The run was not finished: {figures.counted(run)} of {len(run.plan.cells)} answers.")
+        lines.append(f"The run was not finished: {len(run.samples)} of {len(run.plan.cells)} answers.")
     if lines:
         yield "<h2>Before you quote these numbers</h2><ul>"
         yield from (f"<li>{_text(line)}</li>" for line in lines)

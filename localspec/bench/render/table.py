@@ -94,7 +94,7 @@ def _details(run: BenchRun, report: Report) -> list[str]:
     if run.plan.left_out:
         lines.append(f"left out for lack of time: {'; '.join(run.plan.left_out)}")
     if not run.finished:
-        lines.append(f"not finished: {figures.counted(run)} of {len(run.plan.cells)}; go on with --resume")
+        lines.append(f"not finished: {len(run.samples)} of {len(run.plan.cells)} answers; go on with --resume")
     if report.draft_unused:
         lines.append("the draft model was loaded and never used")
     if report.recommended:

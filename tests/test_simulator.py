@@ -18,6 +18,7 @@ from localspec.engine.controller import FixedController
 from localspec.engine.machine_profiles import PROFILES, MachineProfile, curve
 from localspec.engine.probing import PROBE_SHARE
 from localspec.engine.simulate import (
+    Machine,
     Trace,
     adaptive,
     calibrated_costs,
@@ -236,6 +237,27 @@ def test_probes_lose_at_most_one_percent_of_all_time() -> None:
         lost = sum(round_.wall_seconds - 0.05 * len(round_.emitted) for round_ in probes)
         assert lost <= 1.15 * PROBE_SHARE * outcome.seconds  # 5 % noise in each probe's own time
         assert controller.probing.lost_share <= 1.1 * PROBE_SHARE
+
+
+def test_a_burst_of_other_work_does_not_make_drafts_look_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four slow passes in a row while nothing is drafted: what plain takes is looked at again before it is believed."""
+
+    class Busy(Machine):
+        passes = 0
+
+        def target_pass(self, rows: int, position: int) -> float:
+            Busy.passes += 1
+            return super().target_pass(rows, position) * (2.2 if 20 < Busy.passes <= 24 else 1.0)
+
+    monkeypatch.setattr("localspec.engine.simulate.Machine", Busy)
+    profile = next(profile for profile in PROFILES if profile.name == "two-cores-q4_k_m")
+    trace = text("chat", 0.0, lookup=False)
+    for seed in range(3):
+        controller = adaptive(profile, seed)
+        Busy.passes = 0  # calibration is over
+        outcome = replay(trace, profile, controller, seed)
+        assert sum(round_.verified > 0 for round_ in outcome.rounds) <= 10
+        assert controller.state == "off"
 
 
 def test_lookup_alone_never_loses_and_gains_on_copied_text() -> None:

@@ -122,6 +122,7 @@ class AdaptiveController:
         self._rounds = self._reference_round = 0
         self._reference_scale = 1.0
         self._references = 0
+        self._plain_revised = False  # by the last plain pass: was it a burst of other work, or is it so now?
 
     @property
     def long_run_speedup(self) -> float:
@@ -214,7 +215,7 @@ class AdaptiveController:
     def _wants_reference(self, situation: Situation) -> bool:
         """Whether a plain pass is due: drafts are held against it, and only making one measures it."""
         since = self._rounds - self._reference_round
-        doubted = self.costs.target.doubted(1)
+        doubted = self.costs.target.doubted(1) or self._plain_revised
         if since >= (_REFERENCE_IN_DOUBT if doubted else _REFERENCE_ROUNDS[min(self._references, 1)]):
             return True
         change = self.costs.target.scale(situation.position) / self._reference_scale
@@ -318,6 +319,7 @@ class AdaptiveController:
         if round_.drafter == "none":
             self.probing.observe_plain(tokens, seconds)
             self._reference_round = self._rounds
+            self._plain_revised = self.costs.target.revised
             self._references += 1
             self._reference_scale = self.costs.target.scale(round_.position)
         elif self._is_probe:

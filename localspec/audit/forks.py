@@ -72,7 +72,7 @@ def _fork(subject: Subject, plain: Answer, other: Answer, index: int, what: Comp
     block = [known[-1], *round_.drafted[: round_.verified]]
     first = len(plain.prompt) - 1
     prefix = [known[:first], *([token] for token in known[first:-1])]
-    single = subject.rows("target", [*prefix, *([token] for token in [known[-1], *between])], 1)[0]
+    single = subject.row_after(plain.prompt, plain.tokens[:index])
     batch = subject.rows("target", [*prefix, block], len(block) - before)[0]
     judge = _Judge(subject, what.request, [*known, *between], index)
     gaps = [judge.gap(row, ours, theirs) for row in (single, batch)]

@@ -56,6 +56,7 @@ class Subject:
         self.shared_rows = shared_rows
         facts: VocabularyFacts = handle.inspect(Facts())
         self.ends, self.suppressed = facts.ends, facts.suppressed
+        self._rows_after: dict[tuple[tuple[int, ...], tuple[int, ...]], NDArray[np.float32]] = {}
 
     def answer(self, request: GenerationRequest) -> Answer:
         """Raises EngineError."""
@@ -84,6 +85,16 @@ class Subject:
             Passes("draft" if part == "draft" else "target", steps, wanted, detour)
         )
         return found
+
+    def row_after(self, prompt: tuple[int, ...], tokens: tuple[int, ...]) -> NDArray[np.float32]:
+        """The target's logits after a prompt and these tokens, decoded one by one. Kept: many drafts fork there."""
+        key = (prompt, tokens)
+        if key not in self._rows_after:
+            history = [*prompt, *tokens]
+            first = len(prompt) - 1
+            chunks = [history[:first], *([token] for token in history[first:])]
+            self._rows_after[key] = self.rows("target", chunks, 1)[0]
+        return self._rows_after[key]
 
     def propose(self, tokens: list[int], length: int, sampler: SamplerSettings, round_before: int = 0) -> Draft:
         """A draft after these tokens."""

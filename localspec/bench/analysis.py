@@ -174,7 +174,8 @@ def _rows(run: BenchRun, group: Group, members: Sequence[Sample], drift: Drift |
         ratios = {} if arm.name == PLAIN or arm.raw else start_ratios(members, arm.name)
         rates = start_rates(members, arm.name)
         for kind in (*kinds, *((POOLED,) if len(kinds) > 1 else ())):
-            chosen = own if kind == POOLED else [sample for sample in own if sample.cell.kind == kind]
+            meant = (pooled_kinds(ratios or rates) or kinds) if kind == POOLED else [kind]
+            chosen = [sample for sample in own if sample.cell.kind in meant]
             if chosen:
                 rows.append(_row(run, group, arm, kind, chosen, members, ratios, rates, drift))
     return rows

@@ -110,20 +110,25 @@ def verify_curve(report: Report) -> Figure | None:
 
 
 def by_position(report: Report) -> Figure | None:
-    """Share of the guesses that was kept, by place in the draft; None without drafts."""
-    rows = [row for row in main_rows(report.rows) if row.kind != POOLED and len(row.accepted_per_position) > 1]
-    rows = rows[:SERIES_COLOURS]
-    if not rows:
+    """Share of the guesses that was kept, by place in the draft; None where no kind has two places known."""
+    known = {
+        row.kind: [(float(place), share) for place, share in enumerate(row.accepted_per_position[:16], 1)
+                   if share is not None]
+        for row in main_rows(report.rows)
+        if row.kind != POOLED
+    }
+    lines = {kind: points for kind, points in known.items() if len(points) > 1}
+    lines = dict(list(lines.items())[:SERIES_COLOURS])
+    if not lines:
         return None
-    longest = min(16, max(len(row.accepted_per_position) for row in rows))
+    longest = int(max(points[-1][0] for points in lines.values()))
     x = Axis("place of the guess in its draft", 0.5, longest + 0.5, range(1, longest + 1))
     y = Axis("share accepted", 0, 1, (0, 0.25, 0.5, 0.75, 1), lambda v: f"{v:.0%}")
     plot = Plot("acceptance by position", x, y)
-    for series, row in enumerate(rows, _SWEEP):
-        shares = list(enumerate(row.accepted_per_position[:longest], 1))
-        plot.line([(float(place), share) for place, share in shares if share is not None], series, row.kind)
+    for series, (kind, points) in enumerate(lines.items(), _SWEEP):
+        plot.line(points, series, kind)
     words = "Of the guesses that were checked at this place of a draft, the share that the big model kept."
-    return Figure("How good are the guesses?", words, plot.svg() + legend([row.kind for row in rows], _SWEEP))
+    return Figure("How good are the guesses?", words, plot.svg() + legend(list(lines), _SWEEP))
 
 
 def over_time(run: BenchRun) -> Figure | None:

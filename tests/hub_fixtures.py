@@ -1,4 +1,4 @@
-"""A loopback hub with a small pair under catalog names, and this process's client pointed at it."""
+"""A loopback hub with a small pair under catalog names, for other processes and for this one's client."""
 
 from __future__ import annotations
 
@@ -20,6 +20,15 @@ TARGET_FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 DRAFT_FILE = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
 TARGET = model_bytes(1, width=512, layers=24)
 DRAFT = model_bytes(2, width=256, layers=8)
+
+
+@pytest.fixture(name="hub")
+def stocked_hub() -> Iterator[FakeHub]:
+    """The pair, for clients in processes of their own."""
+    with FakeHub() as fake:
+        fake.add_repo(TARGET_REPO, {TARGET_FILE: TARGET})
+        fake.add_repo(DRAFT_REPO, {DRAFT_FILE: DRAFT})
+        yield fake
 
 
 @pytest.fixture

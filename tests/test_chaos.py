@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -25,10 +25,10 @@ from localspec.pairs.gguf_header import read_header
 from localspec.pairs.store import Store
 from tests.bigram import english_table, write
 from tests.fakehub import FakeHub
-from tests.hub_fixtures import DRAFT, DRAFT_FILE, DRAFT_REPO, TARGET, TARGET_FILE, TARGET_REPO
+from tests.hub_fixtures import DRAFT, DRAFT_FILE, TARGET, TARGET_FILE, stocked_hub
 from tests.test_quantize import large
 
-__all__ = ["large"]
+__all__ = ["large", "stocked_hub"]
 
 PATIENCE = 8.0
 """Seconds in which everything must be gone; design asks for 5."""
@@ -223,14 +223,6 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("slow") / "slow.gguf"
     write(path, english_table(), rows=2000)
     return path
-
-
-@pytest.fixture
-def hub() -> Iterator[FakeHub]:
-    with FakeHub() as fake:
-        fake.add_repo(TARGET_REPO, {TARGET_FILE: TARGET})
-        fake.add_repo(DRAFT_REPO, {DRAFT_FILE: DRAFT})
-        yield fake
 
 
 LONG = [pytest.mark.long, pytest.mark.timeout(3600)]

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,12 @@ from localspec.cli.transfer_view import Speed, TransferView, clock, size
 from localspec.pairs.download import Item, Transfer
 from tests.fakehub import FakeHub
 from tests.gguf_samples import model_bytes
-from tests.hub_fixtures import DRAFT, DRAFT_FILE, DRAFT_REPO, TARGET, TARGET_FILE, TARGET_REPO
+from tests.hub_fixtures import DRAFT, DRAFT_FILE, TARGET, TARGET_FILE, TARGET_REPO, stocked_hub
+
+__all__ = ["stocked_hub"]
 
 PULL = ("pull", "qwen2.5-coder-1.5b", "--draft", "0.5b-q4")
 SIZE = len(TARGET) + len(DRAFT)
-
-
-@pytest.fixture
-def hub() -> Iterator[FakeHub]:
-    with FakeHub() as fake:
-        fake.add_repo(TARGET_REPO, {TARGET_FILE: TARGET})
-        fake.add_repo(DRAFT_REPO, {DRAFT_FILE: DRAFT})
-        yield fake
 
 
 class Machine:

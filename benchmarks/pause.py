@@ -1,10 +1,11 @@
 """Does the draft model find back after a pause? Acceptance behind a stretch without drafts, and without the pause.
 
-    python benchmarks/pause.py TARGET.gguf DRAFT.gguf [--length 3] [--tokens 100] [--threads N]
+    python benchmarks/pause.py TARGET.gguf DRAFT.gguf [--pause 100] [--tokens 100] [--length 3] [--threads N]
 
 Greedy, so that both answers to a prompt are the same text (near-ties apart). One answer drafts all along; the other
-is told to stop drafting for its first `--tokens` tokens and then to go on. The acceptance of the `--tokens` tokens
-after that place is pooled over all prompts, for both.
+is told after its first tokens to stop drafting for `--pause` tokens and then to go on. The acceptance of the
+`--tokens` tokens after that place is pooled over all prompts, for both. After a long pause the draft model reads only
+the latest tokens: this shows what that costs.
 """
 
 from __future__ import annotations
@@ -30,13 +31,18 @@ MORE_PROMPTS = (
 )
 
 
+BEFORE = 8
+"""Tokens before the pause."""
+
+
 def rounds(client: EngineClient, prompt: str, tokens: int, length: int, pause: int) -> list[Round]:
-    """The rounds of one greedy answer of `tokens` tokens; drafts are off for the first `pause` of them."""
+    """The rounds of one greedy answer of `tokens` tokens; drafts are off for `pause` of them."""
     on, off = SpeculationSettings("model", length), SpeculationSettings("none")
+    changes = [(BEFORE, off), (BEFORE + pause, on)] if pause else []
     request = GenerationRequest(
         prompt=prompt,
         sampler=SamplerSettings(0.0),
-        speculation=off if pause else on,
+        speculation=on,
         max_tokens=tokens,
         min_tokens=tokens,
         keep_cache=False,
@@ -46,8 +52,8 @@ def rounds(client: EngineClient, prompt: str, tokens: int, length: int, pause: i
         if isinstance(event, RoundFinished):
             made.append(event.round)
             emitted += len(event.round.emitted)
-            if pause and emitted == pause:
-                client.change(on)
+            if changes and emitted >= changes[0][0]:
+                client.change(changes.pop(0)[1])
     return made
 
 
@@ -63,6 +69,7 @@ def main() -> None:
     parser.add_argument("target", type=Path)
     parser.add_argument("draft", type=Path)
     parser.add_argument("--length", type=int, default=3)
+    parser.add_argument("--pause", type=int, default=100)
     parser.add_argument("--tokens", type=int, default=100)
     parser.add_argument("--threads", type=int, default=physical_cores())
     options = parser.parse_args()
@@ -71,9 +78,10 @@ def main() -> None:
         client.load(LoadSettings(options.target, options.draft, context=2048), options.threads)
         for text in (*PROMPTS.values(), *MORE_PROMPTS):
             line = []
-            for name, pause in (("without", 0), ("after", options.tokens)):
-                whole = rounds(client, TEMPLATE.format(text), 2 * options.tokens, options.length, pause)
-                kept, seen = behind(whole, options.tokens + 2)
+            place = BEFORE + options.pause + 8  # a round may end a few tokens later than asked
+            for name, pause in (("without", 0), ("after", options.pause)):
+                whole = rounds(client, TEMPLATE.format(text), place + options.tokens, options.length, pause)
+                kept, seen = behind(whole, place)
                 totals[name] = (totals[name][0] + kept, totals[name][1] + seen)
                 line.append(f"{name} a pause {kept}/{seen}")
             print(f"{', '.join(line)}  {text[:50]!r}", flush=True)

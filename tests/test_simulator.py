@@ -185,22 +185,29 @@ def test_worth_going_over_a_cliff_when_what_is_behind_it_is_flat() -> None:
 # --- following the text --------------------------------------------------------------------------------
 
 
-def stretch(trace: Trace) -> Trace:
-    return join([trace] * 4, trace.kind)
+def stretch(trace: Trace, times: int = 4) -> Trace:
+    return join([trace] * times, trace.kind)
 
 
 @pytest.mark.parametrize("profile", PAYING, ids=lambda profile: profile.name)
-@pytest.mark.parametrize(("first", "second"), [("code", "story"), ("edit", "chat")])
+@pytest.mark.parametrize(
+    ("first", "second", "temperature", "length"),
+    [("code", "story", 0.0, 4), ("edit", "chat", 0.0, 4), ("code", "chat", 0.8, 10)],
+)
 def test_after_a_switch_of_text_the_new_one_runs_at_its_own_rate(
-    profile: MachineProfile, first: str, second: str
+    profile: MachineProfile, first: str, second: str, temperature: float, length: int
 ) -> None:
-    """Code, prose, code: from 60 tokens after each switch on, within 5 % of a session that knows the text."""
+    """Code, prose, code: from 60 tokens after each switch on, within 5 % of a session that knows the text.
+
+    The last case has 1440 tokens of prose: long enough for the draft to be far behind.
+    """
     profile = replace(profile, context_growth=0.0, spike_chance=0.0)
-    parts = [stretch(text(kind, 0.0, lookup=False)) for kind in (first, second, first)]
+    one, other = (text(kind, temperature, lookup=False) for kind in (first, second))
+    parts = [stretch(one), stretch(other, length), stretch(one)]
     lengths = [len(part.output) for part in parts]
     starts = [0, lengths[0], lengths[0] + lengths[1]]
     ratios: dict[int, list[float]] = {1: [], 2: []}
-    for seed in range(4):
+    for seed in range(6 if temperature else 4):
         whole = replay(join(parts, f"{first}-{second}"), profile, adaptive(profile, seed), seed)
         for part in (1, 2):
             own = adaptive(profile, seed)

@@ -4,8 +4,7 @@
 
 Greedy, so that both answers to a prompt are the same text (near-ties apart). One answer drafts all along; the other
 is told after its first tokens to stop drafting for `--pause` tokens and then to go on. The acceptance of the
-`--tokens` tokens after that place is pooled over all prompts, for both. After a long pause the draft model reads only
-the latest tokens: this shows what that costs.
+`--tokens` tokens after that place is pooled over all prompts, for both.
 """
 
 from __future__ import annotations

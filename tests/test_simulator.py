@@ -199,7 +199,7 @@ def test_after_a_switch_of_text_the_new_one_runs_at_its_own_rate(
 ) -> None:
     """Code, prose, code: from 60 tokens after each switch on, within 5 % of a session that knows the text.
 
-    The last case has 1440 tokens of prose: long enough for the draft to be far behind.
+    The last case has 1440 tokens of prose: reading what the draft model missed is a debt then.
     """
     profile = replace(profile, context_growth=0.0, spike_chance=0.0)
     one, other = (text(kind, temperature, lookup=False) for kind in (first, second))

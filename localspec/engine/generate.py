@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from localspec.engine.controller import Controller, Plan, Situation
 from localspec.engine.costs import Costs
 from localspec.engine.drafters.lookup import LookupDrafter
-from localspec.engine.drafters.model import ModelDrafter, common_length, rows_to_read
+from localspec.engine.drafters.model import ModelDrafter, common_length
 from localspec.engine.grammar import Grammar, mask, needed
 from localspec.engine.metrics import StatsBuilder
 from localspec.engine.model import Model, TextVocabulary
@@ -354,7 +354,7 @@ class Generation:
         return Situation(
             position=len(self._tokens),
             budget=budget,
-            catch_up_rows=rows_to_read(model.missing(self._tokens)) if model is not None else 0,
+            catch_up_rows=model.missing(self._tokens) if model is not None else 0,
             has_model=model is not None and model.room(self._tokens) > 0,
             lookup_ids=match.ids if match is not None else (),
             lookup_match=match.length if match is not None else 0,

@@ -19,7 +19,6 @@ from localspec.engine.acceptance import ModelAcceptance
 from localspec.engine.adaptive import AdaptiveController
 from localspec.engine.controller import Controller, Plan, Situation
 from localspec.engine.costs import Costs, calibrate
-from localspec.engine.drafters.model import rows_to_read
 from localspec.engine.machine_profiles import MachineProfile
 from localspec.engine.ngram_index import NO_MATCH, Match, NgramIndex
 from localspec.engine.records import Provenance, Round
@@ -209,7 +208,7 @@ def replay(
             situation = Situation(
                 position,
                 budget,
-                catch_up_rows=rows_to_read(position - drafted_to),
+                catch_up_rows=position - drafted_to,
                 has_model=model,
                 lookup_ids=offer.ids[:budget],
                 lookup_match=offer.length,

@@ -2,9 +2,6 @@
 
 After a round only what was rejected is rewound. The next draft then decodes one missing token (two after a
 draft that was kept whole: the last guess was never decoded here), instead of the whole block again.
-
-After a long pause reading all that was missed could cost more than the drafts bring. Then the model reads only
-the latest tokens, right behind what it has in its cache: a gap that the target, which decides, does not have.
 """
 
 from __future__ import annotations
@@ -22,14 +19,6 @@ from localspec.engine.records import Draft
 from localspec.engine.sampling import Distribution, Sampler, confidence
 from localspec.engine.settings import SamplerSettings
 
-LATEST = 64
-"""Tokens that are read after a long pause, instead of all that were missed."""
-
-
-def rows_to_read(missed: int) -> int:
-    """Rows that a draft decodes before its first guess, when the sequence is `missed` tokens ahead."""
-    return missed if missed <= 2 * LATEST else LATEST
-
 
 class ModelDrafter:
     """Drafts with a second model that shares the target's token ids."""
@@ -44,7 +33,6 @@ class ModelDrafter:
         self._shared_rows = model.n_vocab if shared_rows is None else min(shared_rows, model.n_vocab)
         self._held: list[int] = []  # the tokens in the model's cache
         self._agreed = 0  # how many of them are known to be the sequence's own
-        self._gap_at = self._gap = 0  # behind how many of them how many of the sequence's tokens are left out
         self.configure(SamplerSettings(), frozenset())
 
     def configure(self, settings: SamplerSettings, ends: frozenset[int]) -> None:
@@ -60,12 +48,12 @@ class ModelDrafter:
         )
 
     def missing(self, tokens: Sequence[int]) -> int:
-        """Tokens by which the sequence is ahead of the cache."""
-        return len(tokens) - self._gap - self._model.length
+        """Rows to decode before the first guess after `tokens`."""
+        return len(tokens) - self._model.length
 
     def room(self, tokens: Sequence[int]) -> int:
         """Most guesses that the draft model's context has room for after `tokens`."""
-        return max(0, self._model.capacity - len(tokens) + self._gap + 1)
+        return max(0, self._model.capacity - len(tokens) + 1)
 
     def prepare(self, tokens: Sequence[int]) -> None:
         """Prefill all of `tokens` but the last, which the first draft decodes."""
@@ -80,7 +68,6 @@ class ModelDrafter:
         common = common_length(self._held, tokens[:-1])
         if common < self._model.length:
             self._rewind(common if self._model.can_rewind(common) else 0)
-        self._gap = 0
         self._agreed = self._model.length
 
     def forget(self) -> None:
@@ -95,7 +82,7 @@ class ModelDrafter:
     def holds(self, tokens: Sequence[int]) -> None:
         """The model's cache was exchanged: these are in it now."""
         self._held = list(tokens)
-        self._agreed = self._gap = 0
+        self._agreed = 0
 
     def propose(self, tokens: Sequence[int], length: int, go_on: GoOn, chance: Chance) -> Draft:
         length = min(length, self.room(tokens))
@@ -107,10 +94,9 @@ class ModelDrafter:
         confidences: list[float] = []
         draft_seconds = sample_seconds = 0.0
         foreign = 0
-        start = time.perf_counter()
-        self._leave_out(tokens)
         catch_up = self.missing(tokens)
-        feed = tokens[len(tokens) - catch_up :]
+        feed = tokens[self._model.length :]
+        start = time.perf_counter()
         while True:
             logits = self._extend(feed, 1)[0]
             decoded = time.perf_counter()
@@ -128,7 +114,7 @@ class ModelDrafter:
             if not more:
                 break
             feed = [guess]
-        self._agreed = len(tokens) - self._gap
+        self._agreed = len(tokens)
         return Draft(
             tuple(ids),
             self.name,
@@ -142,21 +128,11 @@ class ModelDrafter:
 
     def keep(self, tokens: Sequence[int]) -> None:
         """Only guesses can differ from the sequence, so only they are compared."""
-        limit = min(len(self._held), len(tokens) - self._gap - 1)
-        while self._agreed < limit and self._held[self._agreed] == tokens[self._agreed + self._gap]:
+        limit = min(len(self._held), len(tokens) - 1)
+        while self._agreed < limit and self._held[self._agreed] == tokens[self._agreed]:
             self._agreed += 1
         if self._agreed < self._model.length:
             self._rewind(self._agreed)
-
-    def _leave_out(self, tokens: Sequence[int]) -> None:
-        """Begin a gap if so much was missed that only the latest tokens are to be read."""
-        beginning = self._gap_at if self._gap else self._model.length
-        if rows_to_read(self.missing(tokens)) == self.missing(tokens) or not self._model.can_rewind(beginning):
-            return
-        if beginning < self._model.length:  # one gap at a time
-            self._rewind(beginning)
-        self._agreed = self._gap_at = beginning
-        self._gap = len(tokens) - LATEST - beginning
 
     def _extend(self, tokens: Sequence[int], rows: int) -> NDArray[np.float32]:
         try:
@@ -168,8 +144,6 @@ class ModelDrafter:
     def _rewind(self, length: int) -> None:
         self._model.rewind(length)
         del self._held[length:]
-        if length <= self._gap_at:
-            self._gap = 0
 
     def _wants_foreign(self, logits: NDArray[np.float32]) -> int:
         """1 when the draft's own favourite is an id that the target does not share."""

@@ -63,8 +63,11 @@ def headline(rows: Sequence[Row], run: BenchRun) -> str:
         if words["does not pay"]:
             said += f", not for {_and(words['does not pay'])}"
         return f"{said}: {speed} over all kinds."
-    if words["does not pay"]:
+    if len(words["does not pay"]) == len(kinds):
         return f"Speculation does not pay here for {_and(words['does not pay'])}: {speed} over all kinds."
+    if words["does not pay"]:
+        slower = _and(words["does not pay"])
+        return f"No measurable gain from speculation here: {speed} over all kinds; it does not pay for {slower}."
     why = f"; no verdict: {blocking[0]}" if all(blocking) else ""
     return f"No measurable gain from speculation here: {speed}{why}."
 

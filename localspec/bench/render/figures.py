@@ -14,13 +14,13 @@ Group = tuple[str, str, float, int]
 
 
 def rate(interval: Interval | None) -> str:
-    """`6.1 ± 0.2`: half the interval's width behind the sign, `?` when it is more than half of the value."""
+    """`6.1 ± 0.2`: half the interval's width behind the sign, `>50%` when it is more than half of the value."""
     if interval is None:
         return "-"
     if interval.low is None or interval.high is None:
         return f"{interval.value:.1f}"
     half = (interval.high - interval.low) / 2
-    return f"{interval.value:.1f} ± {half:.1f}" if half < interval.value / 2 else f"{interval.value:.1f} ± ?"
+    return f"{interval.value:.1f} ± {half:.1f}" if half < interval.value / 2 else f"{interval.value:.1f} ±>50%"
 
 
 def speedup(interval: Interval | None) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from localspec.cli import options as cli_options
-from localspec.cli.settings import KNOWN, file_error, file_values_once
+from localspec.cli.settings import KNOWN
+from localspec.cli.settings_file import file_error, file_values_once
 from localspec.locations import state_folder
 from localspec.terminal import row, visible
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from localspec.cli import options as cli_options
-from localspec.cli.settings import file_error
+from localspec.cli.settings_file import file_error
 from localspec.cli.streams import print_json
 from localspec.terminal import one_line, wants_colour
 

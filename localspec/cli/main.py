@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 
 from localspec import __version__
 from localspec.cli import streams
-from localspec.cli.settings import FileDefaults
+from localspec.cli.settings_file import FileDefaults
 from localspec.cli.signals import Terminated, end_politely_on_sigterm
 from localspec.cli.start import raise_on_interrupt
 from localspec.errors import LocalspecError

@@ -10,7 +10,7 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.provenance import AnswerPrinter, legend
-from localspec.cli.settings import default_pair
+from localspec.cli.settings_file import default_pair
 from localspec.cli.signals import Terminated, interrupt_calls
 from localspec.cli.streams import print_json
 from localspec.errors import Cancelled, EngineDied, InvalidInput

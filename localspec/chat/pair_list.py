@@ -62,14 +62,14 @@ def installed_pairs() -> list[InstalledPair]:
     return found
 
 
-def catalog_entries(word: str = "") -> list[CatalogEntry]:
+def catalog_entries() -> list[CatalogEntry]:
     """What can be pulled by name, those that fit here first."""
     from localspec.machine import total_memory
     from localspec.pairs.catalog import load_catalog
 
     memory = total_memory()
     entries = []
-    for model in load_catalog().search(word):
+    for model in load_catalog().search():
         sizes = [f"{quant} {gb:g} GB" for quant, gb in model.gb.items()]
         smallest = min(model.gb.values(), default=0.0)
         entries.append(
@@ -157,7 +157,7 @@ def recommended_pair() -> CatalogEntry | None:
 
     limit = min(total_memory() * 0.6 / 1e9, usable_cpus() * _GB_PER_PROCESSOR)
     best, best_gb = None, 0.0
-    for model in load_catalog().search(""):
+    for model in load_catalog().search():
         gb = min(model.gb.values(), default=0.0)
         if model.drafts and not model.gated and best_gb < gb <= limit:
             best, best_gb = model, gb

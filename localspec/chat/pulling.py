@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from localspec.pairs.download import Transfer
-    from localspec.pairs.pull import Puller, PullPlan
+    from localspec.pairs.pull import Puller
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,6 @@ class PullJob:
         self._make_puller = make_puller or _puller
         self._cancel = threading.Event()
         self._go = threading.Event()
-        self._plan: PullPlan | None = None
         threading.Thread(target=self._run, name="localspec-pull", daemon=True).start()
 
     def go(self) -> None:

@@ -11,6 +11,7 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.streams import print_json
+from localspec.cli.value_types import AutoNumber
 from localspec.terminal import one_line, wants_colour
 
 if TYPE_CHECKING:
@@ -32,10 +33,10 @@ _COLOURS = {"target": "34", "draft": "32", "program": "37"}
     "-k", "--draft-length", type=click.IntRange(0, 64), default=16, help="Most guesses in one pass."
 )
 @cli_options.option(
-    "--gpu-layers", type=cli_options.AutoNumber(), default="auto", help="Target layers on the GPU."
+    "--gpu-layers", type=AutoNumber(), default="auto", help="Target layers on the GPU."
 )
 @cli_options.option(
-    "--draft-gpu-layers", type=cli_options.AutoNumber(), default="auto", help="Draft layers on the GPU."
+    "--draft-gpu-layers", type=AutoNumber(), default="auto", help="Draft layers on the GPU."
 )
 @cli_options.option("--ram", metavar="SIZE", help="What if this much RAM were free, for example 16GB.")
 @cli_options.option(

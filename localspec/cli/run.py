@@ -13,6 +13,7 @@ from localspec.cli.provenance import AnswerPrinter, legend
 from localspec.cli.settings_file import default_pair
 from localspec.cli.signals import Terminated, interrupt_calls
 from localspec.cli.streams import print_json
+from localspec.cli.value_types import KeyValue
 from localspec.errors import Cancelled, EngineDied, InvalidInput
 from localspec.terminal import is_terminal
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 @cli_options.option("--raw", is_flag=True, help="Send the prompt as it is, without the chat template.")
 @cli_options.option(
     "--template-arg",
-    type=cli_options.KeyValue(),
+    type=KeyValue(),
     multiple=True,
     help="Value for the chat template; may be repeated.",
 )

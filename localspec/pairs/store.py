@@ -269,10 +269,10 @@ def read_lock(path: Path) -> PairLock:
         raise UnreadableFile(f"{path} is no lock of this version: {what}", "Pull the pair again") from None
 
 
-def local_file(path: Path, sha256: str = "") -> LockedFile:
+def local_file(path: Path) -> LockedFile:
     """A file that is used in place."""
     found = path.stat()
-    return LockedFile(str(path), found.st_size, sha256, mtime_ns=found.st_mtime_ns)
+    return LockedFile(str(path), found.st_size, "", mtime_ns=found.st_mtime_ns)
 
 
 def shared_files(lock: PairLock, others: Sequence[PairLock]) -> set[Path]:

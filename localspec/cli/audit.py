@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from localspec.session import Session
 
 
-@click.command(short_help="Is the output really the target's, here?")
+@click.command()
 @cli_options.pair_argument
 @cli_options.pair_options
 @click.option("--quick", is_flag=True, help="Under two minutes: fewer texts, drafters and lengths.")

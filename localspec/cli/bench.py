@@ -56,7 +56,7 @@ class Minutes(click.ParamType[Any]):
         return seconds
 
 
-@click.command(short_help="Plain against speculative, by kind of text")
+@click.command()
 @click.argument("words", nargs=-1, metavar="PAIR | compare A.json B.json")
 @cli_options.pair_options
 @click.option("--quick", is_flag=True, help="Under two minutes: fewer prompts, no sweep of draft lengths.")

@@ -20,7 +20,7 @@ _PRIVATE = frozenset({"system"})
 """Settings whose value is a person's text."""
 
 
-@click.command(short_help="What a bug report should hold, without your texts")
+@click.command()
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path, allow_dash=True))
 @cli_options.option("--verbose", "-v", is_flag=True, help="Tracebacks of errors.")
 def bug_report(file: Path | None, **values: Any) -> int:

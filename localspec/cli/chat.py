@@ -14,7 +14,7 @@ from localspec.cli.value_types import KeyValue
 from localspec.terminal import is_terminal
 
 
-@click.command(short_help="Chat, and see speculation work")
+@click.command()
 @cli_options.optional_pair_argument
 @cli_options.url_option
 @cli_options.pair_options

@@ -28,7 +28,7 @@ _SUMMARY = {
 }
 
 
-@click.command(short_help="Report whether a draft goes with a target")
+@click.command()
 @click.argument("target")
 @click.argument("draft", required=False)
 @cli_options.option("--draft", "named_draft", metavar="D", help="The same as the second argument.")

@@ -22,7 +22,7 @@ from localspec.terminal import one_line, row
 SCHEMA = 1
 
 
-@click.group(short_help="Settings that stay")
+@click.group()
 def config() -> None:
     """Settings that stay, in the file config.toml. Options and LOCALSPEC_* variables come before it."""
 

@@ -31,7 +31,7 @@ ROUNDS = 3
 TOKENS = 120
 
 
-@click.command(short_help="Show the main job on a small model, no hub needed")
+@click.command()
 @cli_options.option("--model", type=click.Path(path_type=Path), help="Another small GGUF file to show it on.")
 @cli_options.option("--quiet", "-q", is_flag=True, help="Only the measured result.")
 def demo(model: Path | None, quiet: bool) -> int:

@@ -22,7 +22,7 @@ SCHEMA = 1
 _COLOURS = {"ok": "32", "note": "36", "warning": "33", "problem": "31"}
 
 
-@click.command(short_help="Look for problems of this machine and this build")
+@click.command()
 @cli_options.option("--offline", is_flag=True, help="Do not ask the hub.")
 @cli_options.cache_option
 @cli_options.output_options

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FORMATS = ("llama-server", "llama-cli", "vllm", "sglang", "tensorrt-llm", "lmstudio", "ollama")
 
 
-@click.command(short_help="The same pair in another engine")
+@click.command()
 @cli_options.pair_argument
 @cli_options.option("--to", "to_format", type=click.Choice(FORMATS), required=True, help="The other engine.")
 @cli_options.option("--out", type=click.Path(dir_okay=False), help="Write it to this file instead of stdout.")

@@ -24,7 +24,7 @@ _KINDS = {"weights": "█", "second copy of weights": "▓", "KV cache": "▒", 
 _COLOURS = {"target": "34", "draft": "32", "program": "37"}
 
 
-@click.command(short_help="Show where a pair goes in memory, and whether it fits")
+@click.command()
 @cli_options.pair_argument
 @cli_options.option("--draft", metavar="D", help="Draft model: a file, a name, `auto` or `none`.")
 @cli_options.option("--ctx", type=click.IntRange(16), metavar="N", help="Tokens of context (an order).")

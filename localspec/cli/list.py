@@ -12,7 +12,7 @@ from localspec.cli import options as cli_options
 from localspec.terminal import one_line
 
 
-@click.command("list", short_help="The pairs on this disk")
+@click.command("list")
 @cli_options.output_options
 def list_pairs(**values: Any) -> int:
     """The pairs on this disk, each with its state, size, verdict and measured speedup.

@@ -11,7 +11,7 @@ from localspec.cli import options as cli_options
 from localspec.terminal import one_line, row
 
 
-@click.command(short_help="Delete unfinished downloads")
+@click.command()
 @cli_options.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @cli_options.option("--dry-run", is_flag=True, help="Print what would go, delete nothing.")
 @cli_options.cache_option

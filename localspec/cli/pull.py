@@ -25,7 +25,7 @@ _FREE = ("apache-2.0", "mit", "")
 _YES = ("1", "ON", "YES", "TRUE")  # as the hub client reads it
 
 
-@click.command(short_help="Download a target and its draft")
+@click.command()
 @click.argument("target", shell_complete=catalog_names)
 @cli_options.option(
     "--draft",

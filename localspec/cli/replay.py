@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from localspec.chat.session_file import SavedSession
 
 
-@click.command(short_help="Show a saved conversation, without a model")
+@click.command()
 @click.argument("file")
 @click.option("--plain", is_flag=True, help="Print it instead of opening the terminal UI.")
 def replay(file: str, plain: bool) -> int:

@@ -13,7 +13,7 @@ from localspec.errors import InvalidInput
 from localspec.terminal import is_terminal, one_line, row
 
 
-@click.command(short_help="Remove a pair")
+@click.command()
 @click.argument("pair", shell_complete=only_pair_names)
 @cli_options.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @cli_options.option("--dry-run", is_flag=True, help="Print what would go, remove nothing.")

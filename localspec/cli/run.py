@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from localspec.session import Session
 
 
-@click.command(short_help="Answer one prompt on stdout")
+@click.command()
 @cli_options.optional_pair_argument
 @click.argument("prompt", required=False)
 @cli_options.url_option

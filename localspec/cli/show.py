@@ -12,7 +12,7 @@ from localspec.cli.completing import only_pair_names
 from localspec.terminal import one_line
 
 
-@click.command(short_help="Everything known about one pair")
+@click.command()
 @click.argument("pair", shell_complete=only_pair_names)
 @cli_options.output_options
 def show(pair: str, **values: Any) -> int:

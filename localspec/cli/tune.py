@@ -23,7 +23,7 @@ _LENGTHS = (1, 2, 3, 4, 6, 8)
 _BUDGET = 180.0
 
 
-@click.command(short_help="Measure what drafts cost here, and keep it")
+@click.command()
 @cli_options.pair_argument
 @cli_options.pair_options
 @click.option("--budget", type=Minutes(), default="3m", show_default=True, help="Time to use.")

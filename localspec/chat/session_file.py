@@ -77,9 +77,11 @@ class SessionWriter:
         self._lock = threading.Lock()  # people's turns and answers come from two threads
 
     def system(self, text: str) -> None:
+        """The system prompt from here on."""
         self._append("system", text=text)
 
     def message(self, text: str) -> None:
+        """What a person said."""
         self._append("message", text=text)
 
     def answer(self, answer: Answer) -> None:
@@ -95,6 +97,7 @@ class SessionWriter:
         )
 
     def end(self, answer: Answer) -> None:
+        """How an answer ended; from here on it survives a power cut."""
         stats = asdict(answer.stats) if answer.stats is not None else None
         self._append("end", reason=answer.reason, text=answer.text, note=answer.note, stats=stats)
         with self._lock, suppress(OSError):
@@ -106,9 +109,11 @@ class SessionWriter:
         self._append("keep", turns=turns)
 
     def skip(self, turns: int) -> None:
+        """So many of the first turns are left out of what the model reads."""
         self._append("skip", turns=turns)
 
     def title(self, title: str) -> None:
+        """The conversation's name from here on."""
         self._append("title", title=title)
 
     def close(self) -> None:

@@ -112,6 +112,7 @@ class Engine:
 
     @property
     def info(self) -> EngineInfo:
+        """What is loaded now, and how."""
         weights = self._target_weights
         return EngineInfo(
             target=_facts(weights),
@@ -235,6 +236,7 @@ class Engine:
         self._measure(expectation)
 
     def unload_draft(self) -> None:
+        """Free the draft model, if there is one; kept conversations go with it."""
         self._prefixes.clear()  # what is kept belongs to two models
         self._drafter = None
         if self._draft_context is not None:

@@ -75,13 +75,13 @@ def _checks(text: str | None) -> tuple[str, ...]:
 
 
 def _about(session: Session) -> dict[str, Any]:
-    from localspec import verdicts
+    from localspec.engine.build import engine_build
 
     files = session.settings
     return {
         "target": str(files.target),
         "draft": str(files.draft) if files.draft is not None else None,
-        "build": verdicts.engine_build(),
+        "build": engine_build(),
         "device": files.device,
     }
 

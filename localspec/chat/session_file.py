@@ -26,9 +26,9 @@ from typing import Any, BinaryIO
 
 from localspec.chat.answer import Answer, Details, Step
 from localspec.chat.conversation import Conversation, Turn
-from localspec.claims import try_lock
 from localspec.engine.records import GenerationStats, Provenance, Round, Token, stats_values
 from localspec.errors import InvalidInput, UnreadableFile
+from localspec.file_locks import try_lock
 from localspec.parsing import parse_json
 
 SCHEMA = 1

@@ -17,6 +17,11 @@ A message is one line that says what is wrong and which value; `hint` says what 
 
 from __future__ import annotations
 
+import errno
+
+DISK_FULL = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
+"""What a write says when there is no room."""
+
 
 class LocalspecError(Exception):
     """Base of all expected errors.

@@ -19,12 +19,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from localspec.atomic_write import write_atomically
 from localspec.engine.build import engine_build
 from localspec.engine.settings import Expectation, LoadSettings
 from localspec.locations import state_folder
 from localspec.machine import cpu_name
 from localspec.parsing import parse_json
-from localspec.toml_text import write_atomically
 
 SCHEMA = 1
 _WORTH_HAVING = 1.03

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from localspec.atomic_write import write_atomically
 from localspec.cli import options as cli_options
 from localspec.cli.bench import Minutes
-from localspec.toml_text import write_atomically
 
 if TYPE_CHECKING:
     from localspec.bench.records import BenchRun, Report

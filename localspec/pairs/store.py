@@ -18,12 +18,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
+from localspec.atomic_write import write_atomically
 from localspec.errors import UnknownName, UnreadableFile
 from localspec.locations import data_folder
 from localspec.pairs import hf_cache
 from localspec.pairs.catalog import squeeze
 from localspec.parsing import parse_toml
-from localspec.toml_text import to_toml, write_atomically
+from localspec.toml_text import to_toml
 
 State = Literal["complete", "incomplete", "changed"]
 

@@ -153,7 +153,7 @@ def read_session(path: Path) -> SavedSession:
             for number, (offset, line) in enumerate(_lines(file)):
                 reader.take(number, offset, line)
     except OSError as error:
-        raise UnreadableFile(f"{path} cannot be read: {error.strerror}", "See: localspec chat, then F3") from None
+        raise UnreadableFile(f"{path} cannot be read: {error.strerror}", "See: localspec chat, then Ctrl+O") from None
     return reader.done()
 
 
@@ -184,7 +184,7 @@ class _Reader:
 
     def done(self) -> SavedSession:
         if self._meta is None:
-            raise UnreadableFile(f"{self._path} is no session of localspec", "See: localspec chat, then F3")
+            raise UnreadableFile(f"{self._path} is no session of localspec", "See: localspec chat, then Ctrl+O")
         incomplete = self._pending is not None
         if self._pending is not None:
             self._add_cut_answer(self._pending)
@@ -192,7 +192,7 @@ class _Reader:
 
     def _checked_meta(self, value: Any, kind: str) -> SessionMeta:
         if kind != "session":
-            raise UnreadableFile(f"{self._path} is no session of localspec", "See: localspec chat, then F3")
+            raise UnreadableFile(f"{self._path} is no session of localspec", "See: localspec chat, then Ctrl+O")
         if value.get("schema") != SCHEMA:
             raise UnreadableFile(f"{self._path} was written by another version of localspec", "Update localspec")
         return SessionMeta(str(value.get("created", "")), str(value.get("pair", "")), str(value.get("draft", "")))

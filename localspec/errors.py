@@ -26,7 +26,7 @@ DISK_FULL = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno
 class LocalspecError(Exception):
     """Base of all expected errors.
 
-    `message`: one line without a final full stop's worth of context missing: what, and which value.
+    `message`: one line without a full stop at its end: what is wrong, and which value.
     `hint`: the next step, or "" when there is none.
     """
 

@@ -72,9 +72,9 @@ class PullJob:
             self._tell(PullEnded(name))
 
     def _pull(self, puller: Puller) -> str:
-        from localspec.cli.pull import plan_lines
-        from localspec.cli.transfer_view import Speed
         from localspec.errors import Cancelled
+        from localspec.reports.pull import plan_lines
+        from localspec.reports.transfer import Speed
 
         plan = puller.plan()
         self._tell(PullPlanned(tuple(plan_lines(plan)), plan.missing_bytes))
@@ -88,7 +88,7 @@ class PullJob:
     def _watch(self, transfers: Sequence[Transfer], speed: Any) -> None:
         import time
 
-        from localspec.cli.transfer_view import file_line, total_line
+        from localspec.reports.transfer import file_line, total_line
 
         pace = speed.update(time.monotonic(), sum(one.received for one in transfers))
         done, total = sum(one.done for one in transfers), sum(one.total for one in transfers)

@@ -33,7 +33,7 @@ FORMATS = ("llama-server", "llama-cli", "vllm", "sglang", "tensorrt-llm", "lmstu
 def export(pair: str, **values: Any) -> int:
     """Print the command line or the file that runs PAIR in another engine, with notes on what changes."""
     from localspec.export.formats import make
-    from localspec.report import SCHEMA
+    from localspec.reports.answer import SCHEMA
 
     found = make(values["to_format"], _settings(pair, values), values["engine"])
     if values["as_json"]:

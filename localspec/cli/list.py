@@ -52,7 +52,7 @@ def _is_chosen(lock: Any, named: list[tuple[str, Any]]) -> bool:
 
 def _row(name: str, lock: Any) -> tuple[str, ...]:
     from localspec import verdicts
-    from localspec.cli.transfer_view import size
+    from localspec.reports.transfer import size
 
     speedup = verdicts.figures([model.paths() for model in lock.models]).get("speedup")
     measured = f"{speedup:.2f}x" if isinstance(speedup, int | float) else "-"

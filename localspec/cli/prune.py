@@ -19,10 +19,10 @@ from localspec.terminal import one_line, row
 def prune(**values: Any) -> int:
     """Delete downloads that were never finished, and contents of the cache that no file name leads to."""
     from localspec.cli.rm import confirm
-    from localspec.cli.transfer_view import size
     from localspec.pairs import cleanup
     from localspec.pairs.hf_cache import cache_folder
     from localspec.pairs.hub import Hub
+    from localspec.reports.transfer import size
 
     cache = cache_folder(values["cache_dir"])
     found = cleanup.leftovers(cache)

@@ -36,7 +36,7 @@ def replay(file: str, plain: bool) -> int:
 
 def _print(session: SavedSession) -> None:
     from localspec.chat.provenance import marked_text
-    from localspec.report import summary_line
+    from localspec.reports.answer import summary_line
 
     print(f"# {one_line(session.conversation.shown_title)}\n")
     for turn in session.conversation.turns:

@@ -20,9 +20,9 @@ from localspec.terminal import is_terminal, one_line, row
 @cli_options.output_options
 def rm(pair: str, **values: Any) -> int:
     """Remove PAIR. Files that another pair uses stay, and so do files that are used in place."""
-    from localspec.cli.transfer_view import size
     from localspec.pairs.cleanup import plan_removal, remove
     from localspec.pairs.store import Store
+    from localspec.reports.transfer import size
 
     store = Store()
     removal = plan_removal(store.get(pair), store)

@@ -99,7 +99,7 @@ class _TextOutput:
             self._printer.write(tokens)
 
     def end(self, finished: Finished) -> None:
-        from localspec.report import summary_line
+        from localspec.reports.answer import summary_line
 
         self._close()
         if not self._quiet:
@@ -134,7 +134,7 @@ class _JsonOutput:
         self._tokens.extend(tokens)
 
     def end(self, finished: Finished) -> None:
-        from localspec.report import finished_json
+        from localspec.reports.answer import finished_json
 
         assert self._session is not None and self._request is not None
         self._said = True
@@ -144,7 +144,7 @@ class _JsonOutput:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        from localspec.report import run_json
+        from localspec.reports.answer import run_json
 
         if not self._said and isinstance(error, KeyboardInterrupt | Terminated | Cancelled | EngineDied):
             text, ids = "".join(token.text for token in self._tokens), tuple(token.id for token in self._tokens)

@@ -60,7 +60,7 @@ def _lines(lock: Any, path: str) -> list[str]:
 
 
 def _model_rows(role: str, model: Any) -> list[tuple[str, str]]:
-    from localspec.cli.transfer_view import size
+    from localspec.reports.transfer import size
 
     place = f"{model.repo} @ {model.revision}" if model.repo else "used in place"
     billions = f"{model.parameters / 1e9:.2f}B parameters" if model.parameters else ""

@@ -6,7 +6,6 @@ ends; a file that nobody locks is removed by whoever sees it. It is advice: noth
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -18,12 +17,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from localspec.file_locks import try_lock
 from localspec.locations import state_folder
 from localspec.terminal import one_line
 
 _MOST_BYTES = 4096
 _ATTEMPTS = 20
-_HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,30 +90,6 @@ def sentence(claims: list[Claim]) -> str:
         f"the same target is open in process {first.pid} ({first.program}){more}, with up to "
         f"{size_text(sum(claim.bytes for claim in claims))} of memory; a second copy takes as much again"
     )
-
-
-def try_lock(file: IO[Any]) -> bool:
-    """Lock an open file against other processes, without waiting; False when another one holds it.
-
-    The lock ends when the file is closed, or with the process. Where the file system knows no locks: True.
-    """
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            place = file.tell()
-            file.seek(1 << 30)  # a byte that nobody reads: there locks keep readers out
-            try:
-                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-            finally:
-                file.seek(place)
-        else:
-            import fcntl
-
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno not in _HELD
-    return True
 
 
 def _read(path: Path) -> Claim | None:

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from localspec.atomic_write import write_atomically
 from localspec.errors import InvalidInput, UnreadableFile
 from localspec.locations import config_folder
 from localspec.terminal import one_line
-from localspec.toml_text import write_atomically
 
 _MOST_BYTES = 1 << 20
 

@@ -17,11 +17,16 @@ A message is one line that says what is wrong and which value; `hint` says what 
 
 from __future__ import annotations
 
+import errno
+
+DISK_FULL = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
+"""What a write says when there is no room."""
+
 
 class LocalspecError(Exception):
     """Base of all expected errors.
 
-    `message`: one line without a final full stop's worth of context missing: what, and which value.
+    `message`: one line without a full stop at its end: what is wrong, and which value.
     `hint`: the next step, or "" when there is none.
     """
 

@@ -9,11 +9,11 @@ import contextlib
 import logging
 import logging.handlers
 import os
-import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+from localspec.file_locks import wait_for_lock
 from localspec.locations import state_folder
 
 BYTES, KEPT = 256 << 10, 3
@@ -101,21 +101,6 @@ def _alone(path: Path) -> Iterator[bool]:
         yield False
         return
     try:
-        yield _locked(handle)
+        yield wait_for_lock(handle)
     finally:
         os.close(handle)
-
-
-def _locked(handle: int) -> bool:
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(handle, msvcrt.LK_LOCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX)
-    except OSError:
-        return False
-    return True

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -22,23 +19,6 @@ def to_toml(table: Mapping[str, Any]) -> str:
     lines: list[str] = []
     _write(table, "", lines)
     return "\n".join(lines).strip() + "\n"
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace the file at `path` by one that holds `text`: a reader sees the old or the new one, whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException as error:
-        Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError) and not error.filename:
-            error.filename = str(path)  # a full disk does not say where
-        raise
 
 
 def _write(table: Mapping[str, Any], prefix: str, lines: list[str]) -> None:

@@ -16,15 +16,15 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from localspec.atomic_write import write_atomically
+from localspec.engine.build import engine_build
 from localspec.engine.settings import Expectation, LoadSettings
 from localspec.locations import state_folder
 from localspec.machine import cpu_name
 from localspec.parsing import parse_json
-from localspec.toml_text import write_atomically
 
 SCHEMA = 1
 _WORTH_HAVING = 1.03
@@ -164,14 +164,6 @@ def why_stale(table: Mapping[str, Any], target: Path, draft: Path | None, device
     if here != measured:
         return f"it was measured on {measured}"
     return ""
-
-
-def engine_build() -> str:
-    """Version of the engine's library."""
-    try:
-        return f"llama-cpp-python {version('llama-cpp-python')}"
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _files(models: Sequence[Sequence[Path]]) -> tuple[Path, Path | None]:

@@ -12,7 +12,7 @@ import pytest
 from localspec import logs
 from localspec.bug_report import Scrubber, engine_lines, own_lines
 from localspec.cli import main as cli_main
-from localspec.cli import settings
+from localspec.cli import settings_file
 from localspec.cli.main import main
 from localspec.config_file import path as config_path
 from localspec.engine.llama import binding
@@ -25,7 +25,7 @@ TOKEN = "hf_AbCdEfGhIjKlMnOp"
 @pytest.fixture(autouse=True)
 def own_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """This test's log, not the one that an earlier test opened; a home with a name."""
-    monkeypatch.setattr(settings, "_read", {})
+    monkeypatch.setattr(settings_file, "_read", {})
     monkeypatch.setattr(cli_main, "_invoked", [])
     for handler in [one for one in logs.log.handlers if isinstance(one, logs.SharedRotatingFile)]:
         logs.log.removeHandler(handler)
@@ -57,7 +57,7 @@ def test_nothing_private_is_in_it(
             f"llama_model_load: error loading model: {home}/models/x.gguf Bearer {TOKEN}\n"
         )
     capfd.readouterr()
-    settings._read.clear()
+    settings_file._read.clear()
     assert main(["bug-report", "-"]) == 0
     text = capfd.readouterr().out
     for private in (PROMPT, "secret plans", answer, TOKEN, "my-own-api-key", "pass-of-the-proxy", str(home), "carla"):

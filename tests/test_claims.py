@@ -15,6 +15,7 @@ import pytest
 
 from localspec import claims
 from localspec.errors import DoesNotFit
+from localspec.file_locks import try_lock
 from localspec.locations import state_folder
 from localspec.session import LoadOptions, prepare
 from tests.bigram import BigramPair
@@ -73,7 +74,7 @@ def test_marks_that_nobody_holds_or_can_read_do_no_harm(tmp_path: Path, text: st
     assert claims.others(target) == [] and marks() == [path]
     held = path.with_name(path.name.replace(str(os.getpid()), "2"))
     with open(held, "w") as file:
-        assert claims.try_lock(file)
+        assert try_lock(file)
         file.write(text)
         file.flush()
         assert claims.others(target) == []

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from localspec.cli.main import COMMANDS
-from localspec.report import STATS_FIELDS
+from localspec.reports.answer import STATS_FIELDS
 from tests.bigram import BigramPair, english_table, vocabulary, write
 from tests.engine_tools import ask, open_engine
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from localspec import placing
-from localspec.cli.pull import fit_lines
 from localspec.engine import probe
 from localspec.errors import InvalidInput
 from localspec.pairs import sizes
@@ -20,6 +19,7 @@ from localspec.pairs.fit_records import GIB, Device, FitPlan, Machine, Wish, lac
 from localspec.pairs.gguf_header import parse_header, read_header
 from localspec.pairs.model_info import ModelInfo
 from localspec.placing import parse_size
+from localspec.reports.pull import fit_lines
 from tests.header_writer import F16, info, vocabulary, write
 from tests.qwen_shapes import SHAPES, qwen
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from localspec.cli.transfer_view import Speed, TransferView, clock, size
+from localspec.cli.transfer_view import TransferView
 from localspec.pairs.download import Item, Transfer
+from localspec.reports.transfer import Speed, clock, size
 from tests.fakehub import FakeHub
 from tests.gguf_samples import model_bytes
 from tests.hub_fixtures import DRAFT, DRAFT_FILE, TARGET, TARGET_FILE, TARGET_REPO, stocked_hub
@@ -293,7 +294,7 @@ def test_numbers_for_people() -> None:
 
 
 def test_names_keep_what_tells_files_apart() -> None:
-    from localspec.cli.transfer_view import file_line
+    from localspec.reports.transfer import file_line
 
     def shown(path: str) -> str:
         return file_line(Transfer(Item("a/b", "c", path, 1))).split("  ")[0].strip()

@@ -11,9 +11,12 @@ import click
 import pytest
 
 from localspec.cli import main as cli_main
-from localspec.cli import settings
+from localspec.cli import settings_file
 from localspec.cli.main import COMMANDS, cli, main
-from localspec.cli.settings import EVERYWHERE, KNOWN, THEMES, file_values, known
+from localspec.cli.setting import EVERYWHERE, Setting
+from localspec.cli.settings import KNOWN, THEMES, known
+from localspec.cli.settings_file import file_values
+from localspec.cli.value_types import AutoNumber
 from localspec.config_file import change, path, read
 from localspec.errors import InvalidInput, UnreadableFile
 from tests.bigram import BigramPair
@@ -22,7 +25,7 @@ from tests.bigram import BigramPair
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one process read is not what the next one reads."""
-    monkeypatch.setattr(settings, "_read", {})
+    monkeypatch.setattr(settings_file, "_read", {})
     monkeypatch.setattr(cli_main, "_invoked", [])
 
 
@@ -30,13 +33,13 @@ def write(text: str) -> Path:
     """The config file of this test."""
     path().parent.mkdir(parents=True, exist_ok=True)
     path().write_bytes(text.encode())
-    settings._read.clear()
+    settings_file._read.clear()
     return path()
 
 
 def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """Standard output of a command that works."""
-    settings._read.clear()
+    settings_file._read.clear()
     capsys.readouterr()
     assert main(list(arguments)) == 0
     return capsys.readouterr().out
@@ -44,7 +47,7 @@ def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def error(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """The line of a command that ends with 2."""
-    settings._read.clear()
+    settings_file._read.clear()
     capsys.readouterr()
     assert main(list(arguments)) == 2
     said = capsys.readouterr().err
@@ -99,10 +102,10 @@ def test_what_set_wrote_is_read_again_for_every_setting(capsys: pytest.CaptureFi
     assert kept == {key: value.lower() for key, value in samples.items()}
 
 
-def _number_or_name(setting: settings.Setting) -> str:
+def _number_or_name(setting: Setting) -> str:
     if isinstance(setting.type, type(click.FLOAT) | click.FloatRange):
         return "1.0"
-    return "16" if isinstance(setting.type, type(click.INT) | click.IntRange | settings.AutoNumber) else "a name"
+    return "16" if isinstance(setting.type, type(click.INT) | click.IntRange | AutoNumber) else "a name"
 
 
 @pytest.mark.parametrize(
@@ -244,9 +247,9 @@ def test_the_default_pair_takes_a_pipe(
 
 def test_several_places_for_the_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     write("pair = 'of-the-file'\n")
-    assert settings.default_pair() == "of-the-file"
+    assert settings_file.default_pair() == "of-the-file"
     monkeypatch.setenv("LOCALSPEC_PAIR", "of-the-environment")
-    assert settings.default_pair() == "of-the-environment"
+    assert settings_file.default_pair() == "of-the-environment"
 
 
 def test_the_interface_obeys_the_file(

@@ -774,9 +774,9 @@ class FakeLock:
 @pytest.mark.parametrize("ending", ["done", "cancelled", "quit"])
 async def test_a_pull_from_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
     """TUI-06: quitting in the middle of one too."""
-    monkeypatch.setattr("localspec.cli.pull.plan_lines", lambda plan: ["target  big.gguf \x1b[2J", "total 1 kB"])
-    monkeypatch.setattr("localspec.cli.transfer_view.file_line", lambda transfer: "big.gguf 40 %")
-    monkeypatch.setattr("localspec.cli.transfer_view.total_line", lambda transfers, speed: "total 40 %  1 kB/s")
+    monkeypatch.setattr("localspec.reports.pull.plan_lines", lambda plan: ["target  big.gguf \x1b[2J", "total 1 kB"])
+    monkeypatch.setattr("localspec.reports.transfer.file_line", lambda transfer: "big.gguf 40 %")
+    monkeypatch.setattr("localspec.reports.transfer.total_line", lambda transfers, speed: "total 40 %  1 kB/s")
     pullers: list[FakePuller] = []
 
     def make(*arguments: Any) -> FakePuller:

@@ -42,11 +42,13 @@ class Answer:
 
     @property
     def tokens(self) -> list[Token]:
+        """With their origin; read from the file when a saved answer is first asked for them."""
         self._loaded()
         return self._tokens
 
     @property
     def steps(self) -> list[Step]:
+        """Its rounds; read from the file as `tokens` are."""
         self._loaded()
         return self._steps
 
@@ -59,6 +61,7 @@ class Answer:
 
     @property
     def growing(self) -> bool:
+        """Whether it is still being made."""
         return self.reason is None
 
     def add(self, event: RoundFinished) -> None:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from localspec.session import LoadOptions
-
 from localspec.engine import child
 from localspec.parsing import parse_json
+
+if TYPE_CHECKING:
+    from localspec.session import LoadOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,7 @@ class Chat:
         self.runner.unload()
 
     def reload(self) -> None:
+        """Load the pair again, if there is one."""
         if self.pair and self.options is not None:
             self.runner.open(self.pair, self.options)
 
@@ -154,6 +155,7 @@ class Chat:
         return text
 
     def stop(self) -> None:
+        """End the running answer, and forget those that wait."""
         self.runner.stop()
 
     def ended(self, news: AnswerEnded) -> str:
@@ -201,10 +203,12 @@ class Chat:
         return session
 
     def rename(self, title: str) -> None:
+        """Give the conversation a title, in its file too."""
         self.conversation.title = title
         self._writer.title(title)
 
     def close(self) -> None:
+        """End the engine and the file."""
         self.runner.close()
         self._writer.close()
 

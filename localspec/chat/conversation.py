@@ -38,6 +38,7 @@ class Conversation:
 
     @property
     def last_answer(self) -> Answer | None:
+        """The newest one; None before the first."""
         return next((turn.answer for turn in reversed(self.turns) if turn.answer is not None), None)
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 from localspec.chat.answer import Answer
 from localspec.chat.session_file import SavedSession
 from localspec.errors import InvalidInput
-from localspec.report import summary_line
+from localspec.reports.answer import summary_line
 from localspec.terminal import visible
 
 SCHEMA = 1

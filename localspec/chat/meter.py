@@ -61,6 +61,7 @@ class Reading:
 
     @property
     def speedup(self) -> float | None:
+        """Over what plain decoding would do; None while either is unknown."""
         return self.rate / self.plain_rate if self.rate and self.plain_rate else None
 
 

@@ -62,14 +62,14 @@ def installed_pairs() -> list[InstalledPair]:
     return found
 
 
-def catalog_entries(word: str = "") -> list[CatalogEntry]:
+def catalog_entries() -> list[CatalogEntry]:
     """What can be pulled by name, those that fit here first."""
     from localspec.machine import total_memory
     from localspec.pairs.catalog import load_catalog
 
     memory = total_memory()
     entries = []
-    for model in load_catalog().search(word):
+    for model in load_catalog().search():
         sizes = [f"{quant} {gb:g} GB" for quant, gb in model.gb.items()]
         smallest = min(model.gb.values(), default=0.0)
         entries.append(
@@ -87,9 +87,10 @@ def catalog_entries(word: str = "") -> list[CatalogEntry]:
 
 def check_report(pair: str) -> str:
     """What `localspec check` prints."""
-    from localspec.cli.check import would_work, write_report
     from localspec.pairs import compat, resolve
+    from localspec.pairs.drafts_here import would_work
     from localspec.pairs.split_files import read_model
+    from localspec.reports.compat import write_report
 
     files = resolve.find_pair(pair)
     if not files.draft_files:
@@ -105,10 +106,10 @@ def check_report(pair: str) -> str:
 def fit_report(pair: str) -> str:
     """What `localspec fit` prints."""
     from localspec import placing
-    from localspec.cli.fit import write_plan
     from localspec.pairs import resolve
     from localspec.pairs.fit_records import Wish
     from localspec.pairs.split_files import read_model
+    from localspec.reports.fit import write_plan
 
     files = resolve.find_pair(pair)
     target = read_model(files.target_files)
@@ -120,9 +121,9 @@ def fit_report(pair: str) -> str:
 
 def removal_plan(pair: str) -> tuple[str, Removal]:
     """What removing would delete, in words, and the plan for `remove_pair`."""
-    from localspec.cli.transfer_view import size
     from localspec.pairs.cleanup import plan_removal
     from localspec.pairs.store import Store
+    from localspec.reports.transfer import size
 
     store = Store()
     removal = plan_removal(store.get(pair), store)
@@ -157,7 +158,7 @@ def recommended_pair() -> CatalogEntry | None:
 
     limit = min(total_memory() * 0.6 / 1e9, usable_cpus() * _GB_PER_PROCESSOR)
     best, best_gb = None, 0.0
-    for model in load_catalog().search(""):
+    for model in load_catalog().search():
         gb = min(model.gb.values(), default=0.0)
         if model.drafts and not model.gated and best_gb < gb <= limit:
             best, best_gb = model, gb
@@ -169,11 +170,11 @@ def recommended_pair() -> CatalogEntry | None:
 
 def demo_model() -> Path | None:
     """The small model that comes as a package, if it is installed."""
-    try:
-        from localspec.cli.demo import carried_model
+    from localspec.pairs.carried import carried_model
 
+    try:
         return carried_model()
-    except (ImportError, LocalspecError):
+    except LocalspecError:
         return None
 
 

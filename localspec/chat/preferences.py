@@ -44,6 +44,7 @@ class PreferenceFile:
         self.path = path or state_folder() / "chat.json"
 
     def read(self) -> Preferences:
+        """What is there; the defaults where the file is missing or damaged."""
         try:
             value = parse_json(self.path.read_text("utf-8"))
         except (OSError, ValueError):
@@ -51,6 +52,7 @@ class PreferenceFile:
         return _from_json(value) if isinstance(value, dict) else Preferences()
 
     def write(self, preferences: Preferences) -> None:
+        """Replace the file; a home that cannot be written to costs only the memory."""
         temporary = self.path.with_suffix(".new")
         with suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,6 +72,7 @@ class PromptHistory:
                     self.entries.append(str(parse_json(line)))
 
     def add(self, text: str) -> None:
+        """Remember a prompt, unless it is the last one again."""
         if self.entries[-1:] == [text]:
             return
         self.entries.append(text)

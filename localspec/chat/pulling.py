@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from localspec.pairs.download import Transfer
-    from localspec.pairs.pull import Puller, PullPlan
+    from localspec.pairs.pull import Puller
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,6 @@ class PullJob:
         self._make_puller = make_puller or _puller
         self._cancel = threading.Event()
         self._go = threading.Event()
-        self._plan: PullPlan | None = None
         threading.Thread(target=self._run, name="localspec-pull", daemon=True).start()
 
     def go(self) -> None:
@@ -73,9 +72,9 @@ class PullJob:
             self._tell(PullEnded(name))
 
     def _pull(self, puller: Puller) -> str:
-        from localspec.cli.pull import plan_lines
-        from localspec.cli.transfer_view import Speed
         from localspec.errors import Cancelled
+        from localspec.reports.pull import plan_lines
+        from localspec.reports.transfer import Speed
 
         plan = puller.plan()
         self._tell(PullPlanned(tuple(plan_lines(plan)), plan.missing_bytes))
@@ -89,7 +88,7 @@ class PullJob:
     def _watch(self, transfers: Sequence[Transfer], speed: Any) -> None:
         import time
 
-        from localspec.cli.transfer_view import file_line, total_line
+        from localspec.reports.transfer import file_line, total_line
 
         pace = speed.update(time.monotonic(), sum(one.received for one in transfers))
         done, total = sum(one.done for one in transfers), sum(one.total for one in transfers)

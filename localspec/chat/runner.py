@@ -130,6 +130,7 @@ class Runner:
 
     @property
     def session(self) -> Session | None:
+        """The open one; None while nothing is loaded."""
         return self._session
 
     @property

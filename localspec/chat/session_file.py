@@ -26,9 +26,9 @@ from typing import Any, BinaryIO
 
 from localspec.chat.answer import Answer, Details, Step
 from localspec.chat.conversation import Conversation, Turn
-from localspec.claims import try_lock
 from localspec.engine.records import GenerationStats, Provenance, Round, Token, stats_values
 from localspec.errors import InvalidInput, UnreadableFile
+from localspec.file_locks import try_lock
 from localspec.parsing import parse_json
 
 SCHEMA = 1
@@ -77,9 +77,11 @@ class SessionWriter:
         self._lock = threading.Lock()  # people's turns and answers come from two threads
 
     def system(self, text: str) -> None:
+        """The system prompt from here on."""
         self._append("system", text=text)
 
     def message(self, text: str) -> None:
+        """What a person said."""
         self._append("message", text=text)
 
     def answer(self, answer: Answer) -> None:
@@ -95,6 +97,7 @@ class SessionWriter:
         )
 
     def end(self, answer: Answer) -> None:
+        """How an answer ended; from here on it survives a power cut."""
         stats = asdict(answer.stats) if answer.stats is not None else None
         self._append("end", reason=answer.reason, text=answer.text, note=answer.note, stats=stats)
         with self._lock, suppress(OSError):
@@ -106,9 +109,11 @@ class SessionWriter:
         self._append("keep", turns=turns)
 
     def skip(self, turns: int) -> None:
+        """So many of the first turns are left out of what the model reads."""
         self._append("skip", turns=turns)
 
     def title(self, title: str) -> None:
+        """The conversation's name from here on."""
         self._append("title", title=title)
 
     def close(self) -> None:
@@ -148,7 +153,7 @@ def read_session(path: Path) -> SavedSession:
             for number, (offset, line) in enumerate(_lines(file)):
                 reader.take(number, offset, line)
     except OSError as error:
-        raise UnreadableFile(f"{path} cannot be read: {error.strerror}", "See: localspec chat, then F3") from None
+        raise UnreadableFile(f"{path} cannot be read: {error.strerror}", "See: localspec chat, then Ctrl+O") from None
     return reader.done()
 
 
@@ -179,7 +184,7 @@ class _Reader:
 
     def done(self) -> SavedSession:
         if self._meta is None:
-            raise UnreadableFile(f"{self._path} is no session of localspec", "See: localspec chat, then F3")
+            raise UnreadableFile(f"{self._path} is no session of localspec", "See: localspec chat, then Ctrl+O")
         incomplete = self._pending is not None
         if self._pending is not None:
             self._add_cut_answer(self._pending)
@@ -187,7 +192,7 @@ class _Reader:
 
     def _checked_meta(self, value: Any, kind: str) -> SessionMeta:
         if kind != "session":
-            raise UnreadableFile(f"{self._path} is no session of localspec", "See: localspec chat, then F3")
+            raise UnreadableFile(f"{self._path} is no session of localspec", "See: localspec chat, then Ctrl+O")
         if value.get("schema") != SCHEMA:
             raise UnreadableFile(f"{self._path} was written by another version of localspec", "Update localspec")
         return SessionMeta(str(value.get("created", "")), str(value.get("pair", "")), str(value.get("draft", "")))

@@ -64,6 +64,7 @@ class SessionStore:
         raise UnknownName(f"no session {name!r}", f"Sessions are in {self.folder}")
 
     def rename(self, path: Path, title: str) -> None:
+        """Write a title into the file. Raises OSError, also while another localspec writes to it."""
         writer = SessionWriter(path, SessionMeta(""))
         writer.title(title)
         writer.close()
@@ -71,6 +72,7 @@ class SessionStore:
             raise OSError(writer.fault)
 
     def delete(self, path: Path) -> None:
+        """Remove the file; one that is gone already is fine."""
         path.unlink(missing_ok=True)
 
 

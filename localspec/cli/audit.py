@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from localspec.session import Session
 
 
-@click.command(short_help="Is the output really the target's, here?")
+@click.command()
 @cli_options.pair_argument
 @cli_options.pair_options
 @click.option("--quick", is_flag=True, help="Under two minutes: fewer texts, drafters and lengths.")
@@ -75,13 +75,13 @@ def _checks(text: str | None) -> tuple[str, ...]:
 
 
 def _about(session: Session) -> dict[str, Any]:
-    from localspec import verdicts
+    from localspec.engine.build import engine_build
 
     files = session.settings
     return {
         "target": str(files.target),
         "draft": str(files.draft) if files.draft is not None else None,
-        "build": verdicts.engine_build(),
+        "build": engine_build(),
         "device": files.device,
     }
 

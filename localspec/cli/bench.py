@@ -56,7 +56,7 @@ class Minutes(click.ParamType[Any]):
         return seconds
 
 
-@click.command(short_help="Plain against speculative, by kind of text")
+@click.command()
 @click.argument("words", nargs=-1, metavar="PAIR | compare A.json B.json")
 @cli_options.pair_options
 @click.option("--quick", is_flag=True, help="Under two minutes: fewer prompts, no sweep of draft lengths.")
@@ -188,7 +188,7 @@ def _options(pair: str | None, values: dict[str, Any]) -> BenchOptions:
         raise InvalidInput(f"no drafter named {wrong[0]!r}", "Use model or lookup")
     peers = tuple(parse_peer(text) for text in values["against"])
     if pair is None and not values["urls"]:
-        from localspec.cli.settings import default_pair
+        from localspec.cli.settings_file import default_pair
 
         pair = default_pair()
     if pair is None and (peers or not values["urls"]):

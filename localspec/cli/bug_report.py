@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from localspec.cli import options as cli_options
-from localspec.cli.settings import KNOWN, file_error, file_values_once
+from localspec.cli.settings import KNOWN
+from localspec.cli.settings_file import file_error, file_values_once
 from localspec.locations import state_folder
 from localspec.terminal import row, visible
 
@@ -19,7 +20,7 @@ _PRIVATE = frozenset({"system"})
 """Settings whose value is a person's text."""
 
 
-@click.command(short_help="What a bug report should hold, without your texts")
+@click.command()
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path, allow_dash=True))
 @cli_options.option("--verbose", "-v", is_flag=True, help="Tracebacks of errors.")
 def bug_report(file: Path | None, **values: Any) -> int:

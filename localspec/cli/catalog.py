@@ -13,7 +13,7 @@ from localspec.errors import UnknownName
 from localspec.terminal import one_line, row
 
 
-@click.command(short_help="What can be pulled by name")
+@click.command()
 @click.argument("words", nargs=-1, metavar="[WORD]...")
 @cli_options.output_options
 def catalog(words: tuple[str, ...], **values: Any) -> int:

@@ -10,10 +10,11 @@ from typing import Any
 import click
 
 from localspec.cli import options as cli_options
+from localspec.cli.value_types import KeyValue
 from localspec.terminal import is_terminal
 
 
-@click.command(short_help="Chat, and see speculation work")
+@click.command()
 @cli_options.optional_pair_argument
 @cli_options.url_option
 @cli_options.pair_options
@@ -21,7 +22,7 @@ from localspec.terminal import is_terminal
 @cli_options.sampling_options
 @cli_options.setting("system")
 @cli_options.option("--raw", is_flag=True, help="Send the text as it is, without the chat template.")
-@cli_options.option("--template-arg", type=cli_options.KeyValue(), multiple=True, help="Value for the chat template.")
+@cli_options.option("--template-arg", type=KeyValue(), multiple=True, help="Value for the chat template.")
 @cli_options.setting("theme")
 @cli_options.option("--session", metavar="NAME", help="Go on with a saved conversation: a file, a name or `last`.")
 @cli_options.option("--verbose", "-v", is_flag=True, help="Tracebacks of errors.")

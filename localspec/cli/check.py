@@ -5,30 +5,23 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.streams import print_json
-from localspec.terminal import one_line, wants_colour
+from localspec.terminal import one_line
 
 if TYPE_CHECKING:
-    from localspec.pairs.compat import Reason, Verdict
-    from localspec.pairs.model_info import ModelInfo
+    from localspec.pairs.compat import Verdict
     from localspec.pairs.resolve import PairFiles
 
 SCHEMA = 1
-_COLOURS = {"ok": "32", "note": "36", "warning": "33", "stop": "31", "refused": "31"}
 _ORDER = ("identical", "shared", "stopped", "swapped", "refused")
-_SUMMARY = {
-    "identical": "every token id means the same in both",
-    "shared": "{masked:,} ids are masked in the draft; the rest mean the same in both",
-    "refused": "this draft cannot serve this target",
-}
 
 
-@click.command(short_help="Report whether a draft goes with a target")
+@click.command()
 @click.argument("target")
 @click.argument("draft", required=False)
 @cli_options.option("--draft", "named_draft", metavar="D", help="The same as the second argument.")
@@ -42,7 +35,9 @@ def check(target: str, draft: str | None, **values: Any) -> int:
     TARGET and DRAFT are GGUF files or names of models on this disk. Exit code 3 when the pair cannot work.
     """
     from localspec.pairs import compat, resolve
+    from localspec.pairs.drafts_here import would_work
     from localspec.pairs.split_files import read_model
+    from localspec.reports.compat import write_report
 
     folder = Path(values["cache_dir"]) if values["cache_dir"] else None
     if values["every"]:
@@ -61,39 +56,10 @@ def check(target: str, draft: str | None, **values: Any) -> int:
     return 3 if verdict.kind == "refused" or (verdict.stopped and not values["force"]) else 0
 
 
-def would_work(target: ModelInfo, files: PairFiles) -> list[str]:
-    """Names of drafts that may serve `target`, the smallest first."""
-    from localspec.pairs import compat
-
-    models = on_disk(files)
-    names = {info.source: name for name, info in models}
-    working = compat.drafts_that_work(target, [info for _, info in models])
-    return [names[info.source] for info, _ in working]
-
-
-def on_disk(files: PairFiles) -> list[tuple[str, ModelInfo]]:
-    """Models that were pulled or imported, and files beside the pair, each once: (name, header)."""
-    from localspec.errors import LocalspecError
-    from localspec.pairs import resolve
-    from localspec.pairs.split_files import local_set, read_model
-
-    found: dict[str, tuple[Path, ...]] = {name: paths for name, paths in resolve.models_on_disk()}
-    for folder in {path.parent for path in (*files.target_files, *files.draft_files)}:
-        for path in sorted(folder.glob("*.gguf"))[:50]:
-            found.setdefault(str(path), (path,))
-    candidates: dict[str, tuple[str, ModelInfo]] = {}
-    for name, paths in found.items():
-        try:
-            info = read_model(local_set(paths[0]))
-        except LocalspecError:
-            continue  # another report will say what is wrong with that file
-        candidates.setdefault(info.source, (name, info))
-    return list(candidates.values())
-
-
 def _check_all(files: PairFiles, as_json: bool) -> int:
     """Every model on this disk as a draft of one target, with the reason that decides."""
     from localspec.pairs import compat
+    from localspec.pairs.drafts_here import on_disk
     from localspec.pairs.split_files import read_model
 
     target = read_model(files.target_files)
@@ -131,52 +97,3 @@ def report(verdict: Verdict, works: list[str]) -> dict[str, Any]:
         "shared_rows": verdict.shared_rows,
         "differing_ids": verdict.differing,
     }
-
-
-def write_report(
-    out: TextIO, models: tuple[ModelInfo, ModelInfo], verdict: Verdict, works: list[str], quiet: bool
-) -> None:
-    """The report for people."""
-    colour = wants_colour(out)
-    for role, info in zip(("target", "draft"), models, strict=True):
-        about = f"{info.architecture}, {info.parameters / 1e9:.2f} B parameters, {info.file_type}"
-        print(f"{role:8} {one_line(Path(info.source).name, 60)}  ({one_line(about)})", file=out)
-    summary = _SUMMARY[verdict.kind].format(masked=verdict.masked)
-    print(f"verdict  {_painted(verdict.kind, verdict.kind, colour)}: {summary}\n", file=out)
-    for reason in verdict.reasons if quiet else verdict.rules:
-        _write_reason(out, reason, colour)
-    if verdict.first_differences:
-        _write_differences(out, verdict)
-    if works:
-        print("\ndrafts on this disk that would work:", file=out)
-        for name in works[:8]:
-            print(f"  {one_line(name)}", file=out)
-    elif verdict.kind == "refused":
-        print("\nno draft on this disk would work; see: localspec catalog", file=out)
-
-
-def _write_reason(out: TextIO, reason: Reason, colour: bool) -> None:
-    mark = _painted(f"{reason.severity:8}", reason.severity, colour)
-    both = f": {reason.target}" if reason.severity == "ok" and reason.target == reason.draft != "" else ""
-    print(f"{mark} {reason.rule:16} {one_line(reason.detail + both)}", file=out)
-    if reason.severity != "ok" and (reason.target or reason.draft):
-        for role, value in (("target", reason.target), ("draft", reason.draft)):
-            print(f"{'':26}{role}: {one_line(value or '-', 120)}", file=out)
-
-
-def _write_differences(out: TextIO, verdict: Verdict) -> None:
-    print("\nfirst ids that differ:", file=out)
-    for difference in verdict.first_differences:
-        sides = [
-            f"{one_line(text, 40)} ({kind})" if kind else "none"
-            for text, kind in (
-                (difference.target_text, difference.target_type),
-                (difference.draft_text, difference.draft_type),
-            )
-        ]
-        print(f"  {difference.id:>7}  {sides[0]:34}  {sides[1]}", file=out)
-
-
-def _painted(text: str, severity: str, colour: bool) -> str:
-    code = {"identical": "32", "shared": "33"}.get(severity) or _COLOURS[severity]
-    return f"\x1b[{code}m{text}\x1b[0m" if colour else text

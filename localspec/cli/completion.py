@@ -10,26 +10,25 @@ from click.shell_completion import get_completion_class
 from localspec.errors import LocalspecError
 from localspec.terminal import is_terminal
 
-SHELLS = ("bash", "zsh", "fish", "powershell")
 _INSTALL = {
     "bash": "localspec completion bash > ~/.local/share/bash-completion/completions/localspec",
     "zsh": 'localspec completion zsh > "${fpath[1]}/_localspec"',
     "fish": "localspec completion fish > ~/.config/fish/completions/localspec.fish",
     "powershell": "localspec completion powershell >> $PROFILE",
 }
+SHELLS = tuple(_INSTALL)
+_HELP = "\n".join(
+    (
+        "Print the completion script for SHELL on stdout.\n\n\b",
+        *(f"{shell:10}  {command}" for shell, command in _INSTALL.items()),
+    )
+)
 
 
-@click.command(short_help="The script that completes names in your shell")
+@click.command(help=_HELP)
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> int:
-    """Print the completion script for SHELL on stdout.
-
-    \b
-    bash        localspec completion bash > ~/.local/share/bash-completion/completions/localspec
-    zsh         localspec completion zsh > "${fpath[1]}/_localspec"
-    fish        localspec completion fish > ~/.config/fish/completions/localspec.fish
-    powershell  localspec completion powershell >> $PROFILE
-    """
+    """Print the completion script."""
     sys.stdout.write(script(shell))
     if is_terminal(sys.stdout):
         print(f"to install it: {_INSTALL[shell]}", file=sys.stderr)

@@ -14,14 +14,15 @@ from click.core import ParameterSource
 from localspec import config_file
 from localspec.cli import options as cli_options
 from localspec.cli.completing import setting_keys
-from localspec.cli.settings import KNOWN, Setting, known
+from localspec.cli.setting import Setting
+from localspec.cli.settings import KNOWN, known
 from localspec.errors import InvalidInput
 from localspec.terminal import one_line, row
 
 SCHEMA = 1
 
 
-@click.group(short_help="Settings that stay")
+@click.group()
 def config() -> None:
     """Settings that stay, in the file config.toml. Options and LOCALSPEC_* variables come before it."""
 

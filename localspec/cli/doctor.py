@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from localspec.cli import options as cli_options
-from localspec.cli.settings import file_error
+from localspec.cli.settings_file import file_error
 from localspec.cli.streams import print_json
 from localspec.terminal import one_line, wants_colour
 
@@ -22,7 +22,7 @@ SCHEMA = 1
 _COLOURS = {"ok": "32", "note": "36", "warning": "33", "problem": "31"}
 
 
-@click.command(short_help="Look for problems of this machine and this build")
+@click.command()
 @cli_options.option("--offline", is_flag=True, help="Do not ask the hub.")
 @cli_options.cache_option
 @cli_options.output_options

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 
 
-@click.command(short_help="Compare quantizations of a draft")
+@click.command()
 @click.argument("target")
 @click.argument("draft")
 @cli_options.option("--types", default="q4_0,q4_k_m,q8_0", metavar="A,B", help="Quantizations to compare.")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FORMATS = ("llama-server", "llama-cli", "vllm", "sglang", "tensorrt-llm", "lmstudio", "ollama")
 
 
-@click.command(short_help="The same pair in another engine")
+@click.command()
 @cli_options.pair_argument
 @cli_options.option("--to", "to_format", type=click.Choice(FORMATS), required=True, help="The other engine.")
 @cli_options.option("--out", type=click.Path(dir_okay=False), help="Write it to this file instead of stdout.")
@@ -33,7 +33,7 @@ FORMATS = ("llama-server", "llama-cli", "vllm", "sglang", "tensorrt-llm", "lmstu
 def export(pair: str, **values: Any) -> int:
     """Print the command line or the file that runs PAIR in another engine, with notes on what changes."""
     from localspec.export.formats import make
-    from localspec.report import SCHEMA
+    from localspec.reports.answer import SCHEMA
 
     found = make(values["to_format"], _settings(pair, values), values["engine"])
     if values["as_json"]:

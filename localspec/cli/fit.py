@@ -5,25 +5,22 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.streams import print_json
-from localspec.terminal import one_line, wants_colour
+from localspec.cli.value_types import AutoNumber
 
 if TYPE_CHECKING:
-    from localspec.pairs.fit_records import FitPlan, Place
+    from localspec.pairs.fit_records import FitPlan
     from localspec.pairs.model_info import ModelInfo
 
 SCHEMA = 1
-BAR = 50
-_KINDS = {"weights": "█", "second copy of weights": "▓", "KV cache": "▒", "state": "▒", "compute": "░"}
-_COLOURS = {"target": "34", "draft": "32", "program": "37"}
 
 
-@click.command(short_help="Show where a pair goes in memory, and whether it fits")
+@click.command()
 @cli_options.pair_argument
 @cli_options.option("--draft", metavar="D", help="Draft model: a file, a name, `auto` or `none`.")
 @cli_options.option("--ctx", type=click.IntRange(16), metavar="N", help="Tokens of context (an order).")
@@ -32,10 +29,10 @@ _COLOURS = {"target": "34", "draft": "32", "program": "37"}
     "-k", "--draft-length", type=click.IntRange(0, 64), default=16, help="Most guesses in one pass."
 )
 @cli_options.option(
-    "--gpu-layers", type=cli_options.AutoNumber(), default="auto", help="Target layers on the GPU."
+    "--gpu-layers", type=AutoNumber(), default="auto", help="Target layers on the GPU."
 )
 @cli_options.option(
-    "--draft-gpu-layers", type=cli_options.AutoNumber(), default="auto", help="Draft layers on the GPU."
+    "--draft-gpu-layers", type=AutoNumber(), default="auto", help="Draft layers on the GPU."
 )
 @cli_options.option("--ram", metavar="SIZE", help="What if this much RAM were free, for example 16GB.")
 @cli_options.option(
@@ -52,6 +49,7 @@ def fit(pair: str, **values: Any) -> int:
     from localspec.pairs import resolve
     from localspec.pairs.sizes import CACHE_BITS
     from localspec.pairs.split_files import read_model
+    from localspec.reports.fit import write_plan
 
     if values["cache_type"] and values["cache_type"] not in CACHE_BITS:
         raise click.UsageError(f"no cache type {values['cache_type']!r}; there are {', '.join(CACHE_BITS)}")
@@ -124,63 +122,3 @@ def report(chosen: FitPlan) -> dict[str, Any]:
         "used": chosen.used,
         "lacking": lacking(chosen),
     }
-
-
-def write_plan(out: TextIO, chosen: FitPlan, target: ModelInfo, draft: ModelInfo | None) -> None:
-    """The plan for people: a bar for each memory, then the parts."""
-    from localspec.pairs.fit_records import lacking, size_text
-
-    colour = wants_colour(out)
-    for role, info in (("target", target), ("draft", draft)):
-        if info is not None:
-            print(f"{role:8} {one_line(Path(info.source).name, 60)}", file=out)
-    drafts = f", {chosen.draft_length} guesses a pass" if chosen.draft else ", no draft model"
-    print(f"context  {chosen.context:,} tokens, {chosen.cache_type} cache{drafts}\n", file=out)
-    for place in chosen.places:
-        _write_bar(out, chosen, place, colour)
-    print(f"{'':8} █ weights  ▓ second copy for the CPU  ▒ cache  ░ buffers  · free  ! too much\n", file=out)
-    for part in chosen.parts:
-        print(f"{part.model:8} {part.what:24} {part.place:10} {size_text(part.bytes):>10}", file=out)
-    print(f"{'':8} {'in all':24} {'':10} {size_text(chosen.used):>10}\n", file=out)
-    _write_placement(out, chosen)
-    for step in chosen.steps:
-        print(f"step     {step.name}: {one_line(step.detail)} (saves {size_text(step.saves)})", file=out)
-    for note in chosen.notes:
-        print(f"note     {note}", file=out)
-    if chosen.fits:
-        print("fits", file=out)
-    else:
-        print(f"does not fit: {lacking(chosen)}", file=out)
-        print("Shown is what lacks least. Try a smaller quantization or model: localspec catalog", file=out)
-
-
-def _write_placement(out: TextIO, chosen: FitPlan) -> None:
-    if len(chosen.places) == 1:
-        return
-    for role, placed in (("draft", chosen.draft), ("target", chosen.target)):
-        if placed is not None:
-            on = ", ".join(
-                f"{count} on {place.name}"
-                for place, count in zip(chosen.places[1:], placed.by_device, strict=True)
-                if count
-            )
-            print(f"layers   {role}: {on or 'none on a GPU'} of {placed.layers} (output included)", file=out)
-
-
-def _write_bar(out: TextIO, chosen: FitPlan, place: Place, colour: bool) -> None:
-    from localspec.pairs.fit_records import size_text
-
-    scale = max(place.free, place.used + place.reserve, 1)
-    bar, drawn, seen = "", 0, 0
-    for part in chosen.parts:
-        if part.place != place.name:
-            continue
-        seen += part.bytes
-        width = round(seen * BAR / scale) - drawn
-        drawn += width
-        piece = _KINDS.get(part.what, "░") * width
-        bar += f"\x1b[{_COLOURS[part.model]}m{piece}\x1b[0m" if colour else piece
-    end = "!" if place.over else "·"
-    numbers = f"{size_text(place.used)} of {size_text(place.free)} free, {size_text(place.reserve)} left alone"
-    about = f" {one_line(place.description, 30)}" if place.description else ""
-    print(f"{place.name:8} {bar}{end * (BAR - drawn)} {numbers}{about}", file=out)

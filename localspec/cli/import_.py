@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from localspec.pairs.store import Store
 
 
-@click.command("import", short_help="Use models of other programs")
+@click.command("import")
 @click.argument("where")
 @cli_options.option("--dry-run", is_flag=True, help="Print what would be imported.")
 @cli_options.output_options

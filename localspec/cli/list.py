@@ -12,7 +12,7 @@ from localspec.cli import options as cli_options
 from localspec.terminal import one_line
 
 
-@click.command("list", short_help="The pairs on this disk")
+@click.command("list")
 @cli_options.output_options
 def list_pairs(**values: Any) -> int:
     """The pairs on this disk, each with its state, size, verdict and measured speedup.
@@ -52,7 +52,7 @@ def _is_chosen(lock: Any, named: list[tuple[str, Any]]) -> bool:
 
 def _row(name: str, lock: Any) -> tuple[str, ...]:
     from localspec import verdicts
-    from localspec.cli.transfer_view import size
+    from localspec.reports.transfer import size
 
     speedup = verdicts.figures([model.paths() for model in lock.models]).get("speedup")
     measured = f"{speedup:.2f}x" if isinstance(speedup, int | float) else "-"

@@ -16,10 +16,10 @@ from click.shell_completion import CompletionItem
 
 from localspec import __version__
 from localspec.cli import streams
-from localspec.cli.settings import FileDefaults
+from localspec.cli.settings_file import FileDefaults
 from localspec.cli.signals import Terminated, end_politely_on_sigterm
 from localspec.cli.start import raise_on_interrupt
-from localspec.errors import LocalspecError
+from localspec.errors import DISK_FULL, LocalspecError
 from localspec.terminal import is_terminal, one_line
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -218,15 +218,15 @@ def _report_disk(error: OSError) -> int:
         return _report_unwritten(error) if error.errno in streams.UNWRITABLE else _report_bug(error)
     streams.say(f"error: {error.strerror}: {one_line(str(error.filename))}. Check the path and its rights")
     _print_traceback(error)
-    return 5 if error.errno in streams.FULL else 2
+    return 5 if error.errno in DISK_FULL else 2
 
 
 def _report_unwritten(error: OSError) -> int:
     """The result could not be written to where stdout goes."""
-    hint = "Make room" if error.errno in streams.FULL else "Send it somewhere else"
+    hint = "Make room" if error.errno in DISK_FULL else "Send it somewhere else"
     streams.say(f"error: cannot write: {error.strerror}. {hint}")
     _print_traceback(error)
-    return 5 if error.errno in streams.FULL else 2
+    return 5 if error.errno in DISK_FULL else 2
 
 
 def _report_bug(error: Exception) -> int:

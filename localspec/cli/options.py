@@ -13,9 +13,7 @@ import click
 
 from localspec.cli.completing import model_names, pair_names
 from localspec.cli.settings import KNOWN
-from localspec.cli.value_types import AutoNumber, KeyValue, LogitBias
-
-__all__ = ["AutoNumber", "KeyValue", "LogitBias"]
+from localspec.cli.value_types import LogitBias
 
 if TYPE_CHECKING:
     from localspec.engine.settings import SamplerSettings, SpeculationSettings

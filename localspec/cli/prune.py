@@ -11,7 +11,7 @@ from localspec.cli import options as cli_options
 from localspec.terminal import one_line, row
 
 
-@click.command(short_help="Delete unfinished downloads")
+@click.command()
 @cli_options.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @cli_options.option("--dry-run", is_flag=True, help="Print what would go, delete nothing.")
 @cli_options.cache_option
@@ -19,10 +19,10 @@ from localspec.terminal import one_line, row
 def prune(**values: Any) -> int:
     """Delete downloads that were never finished, and contents of the cache that no file name leads to."""
     from localspec.cli.rm import confirm
-    from localspec.cli.transfer_view import size
     from localspec.pairs import cleanup
     from localspec.pairs.hf_cache import cache_folder
     from localspec.pairs.hub import Hub
+    from localspec.reports.transfer import size
 
     cache = cache_folder(values["cache_dir"])
     found = cleanup.leftovers(cache)

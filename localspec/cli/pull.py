@@ -13,19 +13,17 @@ import click
 from localspec.cli import options as cli_options
 from localspec.cli.completing import catalog_names, model_names
 from localspec.errors import Cancelled, DoesNotFit, DownloadFailed
-from localspec.terminal import one_line, row
+from localspec.terminal import one_line
 
 if TYPE_CHECKING:
     from localspec.pairs.fit_records import FitPlan
-    from localspec.pairs.pull import Puller, PullPlan, PullRequest, Side
+    from localspec.pairs.pull import Puller, PullPlan, PullRequest
     from localspec.pairs.store import PairLock
 
-# Licences that allow what people do with models on their own machines.
-_FREE = ("apache-2.0", "mit", "")
 _YES = ("1", "ON", "YES", "TRUE")  # as the hub client reads it
 
 
-@click.command(short_help="Download a target and its draft")
+@click.command()
 @click.argument("target", shell_complete=catalog_names)
 @cli_options.option(
     "--draft",
@@ -50,6 +48,7 @@ def pull(target: str, **values: Any) -> int:
     from localspec.pairs.fit_records import lacking
     from localspec.pairs.hub import HubUnreachable
     from localspec.pairs.pull import Puller
+    from localspec.reports.pull import fit_lines, plan_lines
 
     request = _request(target, values)
     if values["cache_dir"]:
@@ -80,7 +79,8 @@ def pull(target: str, **values: Any) -> int:
 
 
 def _download(puller: Puller, plan: PullPlan, values: dict[str, Any]) -> int:
-    from localspec.cli.transfer_view import TransferView, size
+    from localspec.cli.transfer_view import TransferView
+    from localspec.reports.transfer import size
 
     view = TransferView(sys.stderr)
     try:
@@ -133,6 +133,8 @@ def run_command(lock: PairLock) -> str:
 
 
 def _print_plan(plan: PullPlan, placed: FitPlan, values: dict[str, Any]) -> None:
+    from localspec.reports.pull import fit_lines, plan_lines
+
     if values["as_json"]:
         print(json.dumps(plan_json(plan) | {"fits": placed.fits, "fit_bytes": placed.used}))
     else:
@@ -146,46 +148,6 @@ def _fit(plan: PullPlan) -> FitPlan:
     target, draft = plan.target, plan.draft
     smaller = (draft.info, draft.size) if draft is not None else (None, 0)
     return plan_download(target.info, target.size, *smaller)
-
-
-def fit_lines(placed: FitPlan) -> list[str]:
-    """Whether it fits, for people."""
-    from localspec.pairs.fit_records import lacking, size_text
-
-    if not placed.fits:
-        return [f"fit     does not fit this machine: {lacking(placed)}"]
-    lines = [f"fit     fits this machine: {size_text(placed.used)} with {placed.context:,} tokens of context"]
-    return lines + [f"        {step.name}: {step.detail}" for step in placed.steps]
-
-
-def plan_lines(plan: PullPlan) -> list[str]:
-    """The plan for people: every file with its size, the verdict, what will cross the network."""
-    from localspec.cli.transfer_view import size
-
-    lines = [line for side in plan.sides for line in _side_lines(side)]
-    if plan.draft is None:
-        lines.append(f"draft   none: {plan.why_no_draft}")
-    if plan.verdict is not None:
-        masked = f", {plan.verdict.masked} ids masked" if plan.verdict.masked else ""
-        lines.append(f"check   {plan.verdict.kind}{masked}")
-        lines += [f"        {one.severity}: {one.detail}" for one in plan.verdict.reasons]
-    lines += [f"note    {note}" for note in plan.notes]
-    total = sum(side.size for side in plan.sides)
-    lines.append(f"total   {size(total)}, to download {size(plan.missing_bytes)}")
-    return [row(line) for line in lines]
-
-
-def _side_lines(side: Side) -> list[str]:
-    from localspec.cli.transfer_view import size
-
-    place = f"{side.listing.repo} @ {side.listing.commit[:8]}" if side.listing else "in place"
-    licence = side.listing.licence if side.listing else ""
-    lines = [f"{side.role:<8}{side.name} ({side.info.file_type or 'unknown quant'}) from {place}"]
-    lines += [f"        {size(d.size):>9}  {d.item.path}" for d in side.downloads]
-    lines += [f"        {size(path.stat().st_size):>9}  {path}" for path in side.paths]
-    if licence not in _FREE:
-        lines.append(f"        licence: {licence}")
-    return lines
 
 
 def plan_json(plan: PullPlan) -> dict[str, Any]:

@@ -17,7 +17,7 @@ SCHEMA = 1
 TYPES = ("q4_0", "q4_0-pure", "q4_k_m", "iq4_nl", "q8_0", "bf16", "f16")
 
 
-@click.command(short_help="Make a smaller file of a model")
+@click.command()
 @click.argument("source")
 @cli_options.option("--to", required=True, type=click.Choice(TYPES, case_sensitive=False), help="New type.")
 @cli_options.option(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from localspec.chat.session_file import SavedSession
 
 
-@click.command(short_help="Show a saved conversation, without a model")
+@click.command()
 @click.argument("file")
 @click.option("--plain", is_flag=True, help="Print it instead of opening the terminal UI.")
 def replay(file: str, plain: bool) -> int:
@@ -36,7 +36,7 @@ def replay(file: str, plain: bool) -> int:
 
 def _print(session: SavedSession) -> None:
     from localspec.chat.provenance import marked_text
-    from localspec.report import summary_line
+    from localspec.reports.answer import summary_line
 
     print(f"# {one_line(session.conversation.shown_title)}\n")
     for turn in session.conversation.turns:

@@ -13,16 +13,16 @@ from localspec.errors import InvalidInput
 from localspec.terminal import is_terminal, one_line, row
 
 
-@click.command(short_help="Remove a pair")
+@click.command()
 @click.argument("pair", shell_complete=only_pair_names)
 @cli_options.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @cli_options.option("--dry-run", is_flag=True, help="Print what would go, remove nothing.")
 @cli_options.output_options
 def rm(pair: str, **values: Any) -> int:
     """Remove PAIR. Files that another pair uses stay, and so do files that are used in place."""
-    from localspec.cli.transfer_view import size
     from localspec.pairs.cleanup import plan_removal, remove
     from localspec.pairs.store import Store
+    from localspec.reports.transfer import size
 
     store = Store()
     removal = plan_removal(store.get(pair), store)

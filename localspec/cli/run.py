@@ -10,9 +10,10 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.provenance import AnswerPrinter, legend
-from localspec.cli.settings import default_pair
+from localspec.cli.settings_file import default_pair
 from localspec.cli.signals import Terminated, interrupt_calls
 from localspec.cli.streams import print_json
+from localspec.cli.value_types import KeyValue
 from localspec.errors import Cancelled, EngineDied, InvalidInput
 from localspec.terminal import is_terminal
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from localspec.session import Session
 
 
-@click.command(short_help="Answer one prompt on stdout")
+@click.command()
 @cli_options.optional_pair_argument
 @click.argument("prompt", required=False)
 @cli_options.url_option
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 @cli_options.option("--raw", is_flag=True, help="Send the prompt as it is, without the chat template.")
 @cli_options.option(
     "--template-arg",
-    type=cli_options.KeyValue(),
+    type=KeyValue(),
     multiple=True,
     help="Value for the chat template; may be repeated.",
 )
@@ -98,7 +99,7 @@ class _TextOutput:
             self._printer.write(tokens)
 
     def end(self, finished: Finished) -> None:
-        from localspec.report import summary_line
+        from localspec.reports.answer import summary_line
 
         self._close()
         if not self._quiet:
@@ -133,7 +134,7 @@ class _JsonOutput:
         self._tokens.extend(tokens)
 
     def end(self, finished: Finished) -> None:
-        from localspec.report import finished_json
+        from localspec.reports.answer import finished_json
 
         assert self._session is not None and self._request is not None
         self._said = True
@@ -143,7 +144,7 @@ class _JsonOutput:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        from localspec.report import run_json
+        from localspec.reports.answer import run_json
 
         if not self._said and isinstance(error, KeyboardInterrupt | Terminated | Cancelled | EngineDied):
             text, ids = "".join(token.text for token in self._tokens), tuple(token.id for token in self._tokens)

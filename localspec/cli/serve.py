@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_PORT = KNOWN["serve.port"].default
 
 
-@click.command(short_help="Serve the pair to other programs over HTTP")
+@click.command()
 @cli_options.pair_argument
 @cli_options.setting("serve.host")
 @cli_options.setting("serve.port")

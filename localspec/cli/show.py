@@ -12,7 +12,7 @@ from localspec.cli.completing import only_pair_names
 from localspec.terminal import one_line
 
 
-@click.command(short_help="Everything known about one pair")
+@click.command()
 @click.argument("pair", shell_complete=only_pair_names)
 @cli_options.output_options
 def show(pair: str, **values: Any) -> int:
@@ -60,7 +60,7 @@ def _lines(lock: Any, path: str) -> list[str]:
 
 
 def _model_rows(role: str, model: Any) -> list[tuple[str, str]]:
-    from localspec.cli.transfer_view import size
+    from localspec.reports.transfer import size
 
     place = f"{model.repo} @ {model.revision}" if model.repo else "used in place"
     billions = f"{model.parameters / 1e9:.2f}B parameters" if model.parameters else ""

@@ -10,10 +10,10 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-FULL = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
-"""What a write says when there is no room."""
-UNWRITABLE = FULL | {errno.EIO, errno.EBADF}
-"""What it says when there is something else wrong with the place."""
+from localspec.errors import DISK_FULL
+
+UNWRITABLE = DISK_FULL | {errno.EIO, errno.EBADF}
+"""What a write says when something is wrong with the place, no room included."""
 
 
 def prepare() -> None:

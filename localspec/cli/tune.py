@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from localspec.atomic_write import write_atomically
 from localspec.cli import options as cli_options
 from localspec.cli.bench import Minutes
-from localspec.toml_text import write_atomically
 
 if TYPE_CHECKING:
     from localspec.bench.records import BenchRun, Report
@@ -23,7 +23,7 @@ _LENGTHS = (1, 2, 3, 4, 6, 8)
 _BUDGET = 180.0
 
 
-@click.command(short_help="Measure what drafts cost here, and keep it")
+@click.command()
 @cli_options.pair_argument
 @cli_options.pair_options
 @click.option("--budget", type=Minutes(), default="3m", show_default=True, help="Time to use.")

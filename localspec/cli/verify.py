@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from localspec.pairs.store import PairLock
 
 
-@click.command(short_help="Re-hash a pair's files")
+@click.command()
 @click.argument("pair", shell_complete=only_pair_names)
 @cli_options.option("--repair", is_flag=True, help="Fetch damaged and missing files again, and only those.")
 @cli_options.option("--yes", "-y", is_flag=True, help="The same, without asking.")

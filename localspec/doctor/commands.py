@@ -99,6 +99,6 @@ def compiler(system: System) -> str:
     return packages.get(system.distribution, packages["debian"])
 
 
-def native_python(system: System) -> str:
+def native_python() -> str:
     """Apple silicon: a Python for the processor that is really there."""
     return "arch -arm64 uv tool install --reinstall --python cpython-3.12-macos-aarch64 localspec"

@@ -59,7 +59,7 @@ def _python(facts: Facts) -> Iterator[Finding]:
     version = ".".join(map(str, system.python))
     if system.machine != system.real_machine:
         what = f"Python {version} is built for {system.machine}, this machine is {system.real_machine}"
-        fix = commands.native_python(system)
+        fix = commands.native_python()
         yield Finding("python", "problem", f"{what}: no GPU, and a fraction of the speed", fix)
     else:
         what = f"Python {version} for {system.machine} ({system.os}, {system.installer})"

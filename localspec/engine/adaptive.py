@@ -6,7 +6,7 @@ made tokens at rate R, so a guess is worth its time while
     P(all guesses so far are kept, and this one too)  >  R * (draft step + one more row in the target's pass)
 
 looking ahead over several guesses, because rows may come in steps. A draft whose first guess is not worth it
-has length 0. Prices below are times, expressed in the tokens that rate R makes of them.
+has length 0. Prices (`engine.prices`) are times, expressed in the tokens that rate R makes of them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from localspec.engine.acceptance import (
 )
 from localspec.engine.controller import Choice, Plan, Situation
 from localspec.engine.costs import Costs
+from localspec.engine.draft_value import DraftValue
+from localspec.engine.plain_reference import PlainReference
+from localspec.engine.prices import Prices, prices_at
 from localspec.engine.probing import Probing
 from localspec.engine.records import State, StateChange
 
@@ -36,9 +39,6 @@ MAX_LOOKUP_DRAFT = 32
 
 _RATE_MEMORY = 0.97  # per round
 _RATE_PRIOR = 24.0  # tokens at plain speed that the long-run rate starts from
-_VALUE_WEIGHT = 4.0  # rounds that the calculated value of a draft weighs against the met ones
-_VALUE_MEMORY = 0.94  # per round
-_PROBE_MEMORY = 0.7  # a probe is news
 _OPTIMISM = 0.12  # tokens that a draft is given the benefit of the doubt for, while drafting is ahead
 _FIRST_TRUST = 6  # guesses in a draft, until one of that length was kept whole
 _COPY_RISK = 2.0  # plain steps that a copy may lose at most, until one was kept whole
@@ -46,33 +46,10 @@ _FIRST_COPY = (8, 16)  # guesses in it, whatever the risk
 _DOUBTED_COPY = 1.0  # tokens that a copy must promise to gain, where drafts are not expected to pay
 _DEBT_ROUNDS = 8  # catching up is an investment in about so many rounds
 _PREFILL_ROUNDS = 60  # and reading the prompt in so many
-_REFERENCE_ROUNDS = (24, 128)  # rounds without a plain pass at most: the first time, later
-_REFERENCE_IN_DOUBT = 2  # rounds until the next one, when the last one was a surprise
-_REFERENCE_AT_LEAST = 10
-_REFERENCE_CHANGE = 1.2  # of all pass times, that a plain pass has to confirm
 _SPIKE = 1.5  # times what a round like this one takes, beyond which time is nobody's fault
 _QUIET_ROUNDS = 6  # rounds without a draft until the state reads off
 _LOOK_AHEAD = 8
 _NEGLIGIBLE = 0.02
-
-
-class _Value:
-    """What drafts of the model brought lately: tokens to expect, plain steps spent."""
-
-    __slots__ = ("_rounds", "_steps", "_tokens")
-
-    def __init__(self) -> None:
-        self._tokens = self._steps = self._rounds = 0.0
-
-    def observe(self, tokens: float, steps: float, memory: float) -> None:
-        self._tokens = self._tokens * memory + tokens
-        self._steps = self._steps * memory + steps
-        self._rounds = self._rounds * memory + 1.0
-
-    def gain(self, rate: float, prior: float) -> float:
-        """Tokens per draft beyond those its time is worth at `rate` (over plain), starting from `prior`."""
-        met = self._tokens - rate * self._steps
-        return (met + _VALUE_WEIGHT * prior) / (self._rounds + _VALUE_WEIGHT)
 
 
 class AdaptiveController:
@@ -109,20 +86,15 @@ class AdaptiveController:
         if self._expectation is not None and self._expectation.pays:
             self.reason = f"on: {self._expectation.why}"
         self._before = NO_DRAFT_BEFORE
+        self._rounds = 0
+        self._reference = PlainReference()
         self._forget_text()
         # The round at hand.
         self._situation = Situation(0, 0)
         self._plan = Plan("none", 0, "")
-        self._rate = 1.0
-        self._step_price = 0.0
-        self._row_prices: list[float] = []  # by number of guesses
+        self._prices = Prices(1.0, 0.0, (), 0.0)
         self._is_probe = False
         self._kept_so_far, self._judged, self._expected = 1.0, 0, 0.0
-        # The last plain pass.
-        self._rounds = self._reference_round = 0
-        self._reference_scale = 1.0
-        self._references = 0
-        self._plain_revised = False  # by the last plain pass: was it a burst of other work, or is it so now?
 
     @property
     def long_run_speedup(self) -> float:
@@ -143,17 +115,17 @@ class AdaptiveController:
             return False
         if self._ordered or not self.costs.known:
             return True
-        self._price(Situation(position, self._longest))
-        gain = self._model_gain(Situation(position, self._longest, has_model=True))
-        return gain * _PREFILL_ROUNDS > self._in_tokens(self.costs.catch_up_seconds(rows, position))
+        situation = Situation(position, self._longest, has_model=True)
+        self._prices = self._prices_of(situation)
+        debt = self._prices.in_tokens(self.costs.catch_up_seconds(rows, position))
+        return self._model_gain(situation) * _PREFILL_ROUNDS > debt
 
     def _forget_text(self) -> None:
         self.lookup = LookupAcceptance()
         self._trusted_copy = 0
         self._tokens = self._steps = _RATE_PRIOR
         self._possible = 0.0
-        self._values = [_Value() for _ in range(4)]  # by what happened to the round before
-        self._pool = _Value()
+        self._value = DraftValue()
         self._doubted = self._expectation is not None and not self._expectation.pays
         if self._doubted:
             self.state, self.reason = "off", f"off: {self._why_doubted()}"
@@ -165,18 +137,20 @@ class AdaptiveController:
         self._situation = situation
         self._is_probe = False
         self._kept_so_far, self._judged, self._expected = 1.0, 0, 0.0
-        self._price(situation)
+        self._prices = self._prices_of(situation)
         self._plan = self._decide(situation)
         return self._plan
 
     def _decide(self, situation: Situation) -> Plan:
         if situation.budget <= 0:
             return Plan("none", 0, "no room for a draft")
-        if not self._ordered and self._wants_reference(situation):
+        target = self.costs.target
+        if not self._ordered and self._reference.due(self._rounds, target, situation.position):
             return Plan("none", 0, "a plain pass, to know what plain takes now")
         copy_length, copy_gain = self._lookup_gain(situation)
         model_gain = self._model_gain(situation)
-        if copy_length and copy_gain >= model_gain and (copy_gain > self._doubted * _DOUBTED_COPY or self._ordered):
+        least = _DOUBTED_COPY if self._doubted else 0.0
+        if copy_length and copy_gain >= model_gain and (copy_gain > least or self._ordered):
             return self._on("lookup", copy_length)
         if situation.has_model and self._drafter != "lookup" and (model_gain > 0.0 or self._ordered):
             trusted = max(_FIRST_TRUST, 2 * self.acceptance.longest_kept)
@@ -189,37 +163,9 @@ class AdaptiveController:
             return Plan("model", probe, "a probe: does the draft model pay again?")
         return Plan("none", 0, self._off(situation))
 
-    def _price(self, situation: Situation) -> None:
-        """Turn seconds into the tokens that the long-run rate makes in them."""
-        costs, position = self.costs, situation.position
-        self._rate = self.long_run_speedup
-        plain = costs.round_seconds(1, position)
+    def _prices_of(self, situation: Situation) -> Prices:
         most = min(situation.budget, MAX_LOOKUP_DRAFT)
-        if plain <= 0:  # nothing was measured: all looks free, and the first rounds measure it
-            self._row_prices, self._step_price, self._per_second = [0.0] * (most + 1), 0.0, 0.0
-            return
-        self._per_second = per_second = self._rate / plain
-        row = costs.host_row_seconds * per_second
-        scale = costs.target.scale(position) * per_second
-        curve = costs.target.curve
-        one = curve[1]
-        self._row_prices = [(curve[n + 1] - one) * scale + row * n for n in range(most + 1)]
-        switch = costs.switch_share * one * scale
-        if switch and costs.last_rows <= most + 1:
-            self._row_prices[costs.last_rows - 1] -= switch
-        self._step_price = costs.draft_step_seconds(position) * per_second
-
-    def _in_tokens(self, seconds: float) -> float:
-        return seconds * self._per_second
-
-    def _wants_reference(self, situation: Situation) -> bool:
-        """Whether a plain pass is due: drafts are held against it, and only making one measures it."""
-        since = self._rounds - self._reference_round
-        doubted = self.costs.target.doubted(1) or self._plain_revised
-        if since >= (_REFERENCE_IN_DOUBT if doubted else _REFERENCE_ROUNDS[min(self._references, 1)]):
-            return True
-        change = self.costs.target.scale(situation.position) / self._reference_scale
-        return since >= _REFERENCE_AT_LEAST and not 1 / _REFERENCE_CHANGE < change < _REFERENCE_CHANGE
+        return prices_at(self.costs, self.long_run_speedup, situation.position, most)
 
     def _lookup_gain(self, situation: Situation) -> tuple[int, float]:
         """The best length of a copy, and the tokens it gains over plain (negative: it loses)."""
@@ -227,7 +173,7 @@ class AdaptiveController:
             return 0, -1.0
         trusted = self._length or self._trusted_copy or self._first_copy()
         offered = min(len(situation.lookup_ids), situation.budget, trusted)
-        chances, match, prices = self.lookup.chances, situation.lookup_match, self._row_prices
+        chances, match, prices = self.lookup.chances, situation.lookup_match, self._prices.rows
         best_length, best, gain, chance = 1, -1.0, 0.0, 1.0
         for length in range(1, offered + 1):
             chance *= chances[match]
@@ -244,22 +190,22 @@ class AdaptiveController:
         if not situation.has_model or self._drafter == "lookup" or self.probing.blocked or self._doubted:
             return -1.0
         # A length set beforehand is calculated; what stopping by confidence adds to it is met.
-        step, prices, steady = self._step_price, self._row_prices, self.acceptance.steady
+        rate, step, prices, steady = self._prices.rate, self._prices.step, self._prices.rows, self.acceptance.steady
         gain, chance, best, possible = 0.0, self.acceptance.chance_first(self._before), -1.0, 1.0
         for length in range(1, min(situation.budget, self._longest) + 1):
             gain += chance
             price = length * step + prices[length]
             best = max(best, gain - price)
-            possible = max(possible, (1 + gain) / (1 + price / self._rate))
+            possible = max(possible, (1 + gain) / (1 + price / rate))
             chance *= steady
             if chance < step:
                 break
         self._possible = possible
-        value = self._values[self._before].gain(self._rate, self._pool.gain(self._rate, best))
+        value = self._value.gain(self._before, rate, best)
         if self.probing.ahead:
             value += _OPTIMISM
         debt = self.costs.catch_up_seconds(situation.catch_up_rows, situation.position)
-        return value - self._in_tokens(debt) / _DEBT_ROUNDS
+        return value - self._prices.in_tokens(debt) / _DEBT_ROUNDS
 
     def _on(self, drafter: Choice, length: int) -> Plan:
         return Plan(drafter, length, "as ordered" if self._ordered else f"{drafter} pays")
@@ -274,7 +220,7 @@ class AdaptiveController:
         if made == 0 or self._length is not None:
             return True
         self._judge(confidences)
-        acceptance, prices, step = self.acceptance, self._row_prices, self._step_price
+        acceptance, prices, step = self.acceptance, self._prices.rows, self._prices.step
         chance = self._kept_so_far * acceptance.chance_after(confidences[-1])
         gain = 0.0
         for further in range(1, min(self._plan.length - made, _LOOK_AHEAD) + 1):
@@ -313,15 +259,12 @@ class AdaptiveController:
         self._tokens = self._tokens * _RATE_MEMORY + tokens
         self._steps = self._steps * _RATE_MEMORY + steps
         if self.costs.target.revised:  # what drafts brought at other prices says nothing
-            self._values, self._pool = [_Value() for _ in range(4)], _Value()
+            self._value = DraftValue()
         if round_.drafter == "model":
             self._observe_value(round_, plain)
         if round_.drafter == "none":
             self.probing.observe_plain(tokens, seconds)
-            self._reference_round = self._rounds
-            self._plain_revised = self.costs.target.revised
-            self._references += 1
-            self._reference_scale = self.costs.target.scale(round_.position)
+            self._reference.observe(self._rounds, self.costs.target, round_.position)
         elif self._is_probe:
             self.probing.observe_probe(tokens - steps, plain, seconds)
             self._doubted = self._doubted and tokens <= steps
@@ -342,9 +285,7 @@ class AdaptiveController:
         """
         self._judge(round_.confidences[: round_.verified])
         steps = self._expected_seconds(round_) / plain - 1.0
-        memory = _PROBE_MEMORY if self._is_probe else _VALUE_MEMORY
-        self._values[self._before].observe(self._expected, steps, memory)
-        self._pool.observe(self._expected, steps, memory)
+        self._value.observe(self._before, self._expected, steps, self._is_probe)
 
     def _expected_seconds(self, round_: Round) -> float:
         """What a round like this one takes, by the costs as they are known now.
@@ -378,7 +319,7 @@ class AdaptiveController:
             self.lookup.observe(self._situation.lookup_match, judged, agreed)
 
     def _first_copy(self) -> int:
-        affordable = sum(price <= _COPY_RISK * self._rate for price in self._row_prices[1:])
+        affordable = sum(price <= _COPY_RISK * self._prices.rate for price in self._prices.rows[1:])
         return max(_FIRST_COPY[0], min(_FIRST_COPY[1], affordable))
 
     def _trust_copies(self, verified: int, accepted: int) -> None:
@@ -391,7 +332,7 @@ class AdaptiveController:
 
     def _probe_length(self, situation: Situation) -> int:
         longest = min(situation.budget, self._longest)
-        if not situation.has_model or not self._could_pay(longest):
+        if not situation.has_model or not self._prices.can_pay(longest):
             return 0
         costs, position = self.costs, situation.position
         step, plain = costs.draft_step_seconds(position), costs.round_seconds(1, position)
@@ -401,11 +342,6 @@ class AdaptiveController:
             return debt + guesses * step + costs.round_seconds(guesses + 1, position) - plain
 
         return self.probing.length(longest, loss)
-
-    def _could_pay(self, longest: int) -> bool:
-        """Whether a draft that is kept whole gains anything: if not, there is nothing to find out."""
-        step, prices = self._step_price, self._row_prices
-        return any(length > length * step + prices[length] for length in range(1, longest + 1))
 
     def _off(self, situation: Situation) -> str:
         if self.state == "on":

@@ -34,12 +34,15 @@ class CancelFlag:
         return ctypes.addressof(self._bytes)
 
     def set(self) -> None:
+        """Ask for the end."""
         self._bytes[0] = b"\x01"
 
     def clear(self) -> None:
+        """Take it back, before the next piece of work."""
         self._bytes[0] = b"\x00"
 
     def is_set(self) -> bool:
+        """Whether the end was asked for."""
         return self._bytes[0] != b"\x00"
 
 

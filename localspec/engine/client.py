@@ -60,10 +60,12 @@ class EngineClient:
 
     @property
     def pid(self) -> int:
+        """Of the engine's process."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
+        """Whether that process runs."""
         return self._process.poll() is None
 
     def load(

@@ -145,21 +145,19 @@ class Costs:
 def calibrate(
     time_pass: Callable[[int], float],
     time_draft_pass: Callable[[int], float] | None = None,
-    budget_seconds: float | None = None,
     widest: int = MAX_ROWS,
 ) -> Costs:
-    """Time a few widths of both models; within `budget_seconds` after one warm-up pass of each.
+    """Time a few widths of both models, after one warm-up pass of each.
 
-    The callables run one pass of so many rows and return its seconds. The default budget is the larger of 2 s
-    and 10 plain steps. Narrow widths come first; a width that would not fit in what is left is not timed.
+    The callables run one pass of so many rows and return its seconds. The budget is the larger of 2 s and 10
+    plain steps. Narrow widths come first; a width that would not fit in what is left is not timed.
     Of several passes the shortest counts: a busy machine only ever adds time, and not the same to each width.
     """
     costs = Costs()
     time_pass(1)
     first = time_pass(1)
     costs.target.set(1, first)
-    budget = max(_LEAST_BUDGET, _BUDGET_STEPS * first) if budget_seconds is None else budget_seconds
-    budget -= first
+    budget = max(_LEAST_BUDGET, _BUDGET_STEPS * first) - first
     if time_draft_pass is not None:
         budget -= calibrate_draft(costs, time_draft_pass, _DRAFT_SHARE * budget)
     times: dict[int, list[float]] = {1: [first]}

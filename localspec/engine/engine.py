@@ -10,11 +10,11 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
 from localspec.engine import inspection
+from localspec.engine.build import engine_build
 from localspec.engine.cancel import CancelFlag
 from localspec.engine.controller import Choice, Controller
 from localspec.engine.drafters.lookup import LookupDrafter
@@ -112,13 +112,14 @@ class Engine:
 
     @property
     def info(self) -> EngineInfo:
+        """What is loaded now, and how."""
         weights = self._target_weights
         return EngineInfo(
             target=_facts(weights),
             draft=_facts(self._draft_weights) if self._draft_weights is not None else None,
             context=self._target.capacity,
             threads=self._threads,
-            build=_build(),
+            build=engine_build(),
             has_template=weights.chat_template() is not None,
             load_seconds=self._load_seconds,
             speculation_off=self._speculation_off(),
@@ -235,6 +236,7 @@ class Engine:
         self._measure(expectation)
 
     def unload_draft(self) -> None:
+        """Free the draft model, if there is one; kept conversations go with it."""
         self._prefixes.clear()  # what is kept belongs to two models
         self._drafter = None
         if self._draft_context is not None:
@@ -303,7 +305,7 @@ class Engine:
         """Take this pair's times from disk, or measure them."""
         settings, draft = self._settings, self._draft_weights
         files = (settings.target, draft.path if draft is not None else None)
-        key = profile_key(files, settings, self._threads, _build())
+        key = profile_key(files, settings, self._threads, engine_build())
         token = self._target_weights.vocabulary.bos or 0
         self._tuning.measure(self._draft_context, token, settings.profiles, key, expectation)
 
@@ -369,10 +371,3 @@ def _facts(weights: Weights) -> ModelFacts:
         weights.path, weights.description, weights.parameters, weights.size_bytes, weights.vocabulary.size,
         weights.trained_context,
     )  # fmt: skip
-
-
-def _build() -> str:
-    try:
-        return f"llama-cpp-python {version('llama-cpp-python')}"
-    except PackageNotFoundError:
-        return "llama-cpp-python of unknown version"

@@ -66,6 +66,7 @@ class Drafters:
     lookup: LookupDrafter | None = None
 
     def each(self) -> list[ModelDrafter | LookupDrafter]:
+        """Those that there are."""
         return [drafter for drafter in (self.model, self.lookup) if drafter is not None]
 
 

@@ -41,6 +41,7 @@ class StatsBuilder:
 
     @property
     def emitted(self) -> int:
+        """Tokens so far."""
         return self._provenance.total()
 
     def build(

@@ -38,10 +38,6 @@ class Distribution:
         """The most probable id; of equals the first."""
         return int(self.ids[int(np.argmax(self.probs))])
 
-    @property
-    def top_probability(self) -> float:
-        return float(self.probs.max())
-
     def probability(self, token: int) -> float:
         """Of one id."""
         found = np.flatnonzero(self.ids == token)

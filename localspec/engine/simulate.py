@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localspec.engine.acceptance import ModelAcceptance
 from localspec.engine.adaptive import AdaptiveController
 from localspec.engine.controller import Controller, Plan, Situation
 from localspec.engine.costs import Costs, calibrate
@@ -272,14 +271,12 @@ def calibrated_costs(profile: MachineProfile, seed: int = 0) -> Costs:
     return calibrate(lambda rows: machine.target_pass(rows, 0), lambda rows: machine.draft_passes(rows, 1, 0))
 
 
-def adaptive(
-    profile: MachineProfile, seed: int = 0, acceptance: ModelAcceptance | None = None
-) -> AdaptiveController:
+def adaptive(profile: MachineProfile, seed: int = 0) -> AdaptiveController:
     """Our controller, fresh but for its calibration."""
-    return AdaptiveController(calibrated_costs(profile, seed), acceptance, longest=8)
+    return AdaptiveController(calibrated_costs(profile, seed), longest=8)
 
 
-def clairvoyant_seconds(trace: Trace, profile: MachineProfile, seed: int = 0, model: bool = True) -> float:
+def clairvoyant_seconds(trace: Trace, profile: MachineProfile, seed: int = 0) -> float:
     """The least time any policy could have needed with this luck, all of it known in advance.
 
     Dynamic programming from the end of the text; noise, spikes, context growth and catch-up are left out,
@@ -290,7 +287,7 @@ def clairvoyant_seconds(trace: Trace, profile: MachineProfile, seed: int = 0, mo
     for at in range(count - 1, -1, -1):
         room = count - at - 1
         options = [profile.verify[0] + profile.host_row + best[at + 1]]
-        for length in range(1, min(room, len(trace.kept[at])) + 1 if model else 0):
+        for length in range(1, min(room, len(trace.kept[at])) + 1):
             kept = min(length, luck.kept[at])
             price = length * profile.draft_step + profile.verify[length] + profile.host_row * (length + 1)
             options.append(price + best[at + kept + 1])

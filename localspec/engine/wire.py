@@ -21,6 +21,7 @@ class Sender:
         self._lock = threading.Lock()
 
     def send(self, message: object) -> None:
+        """One message; may be called from several threads."""
         data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         with self._lock:
             self._stream.write(_LENGTH.pack(len(data)) + data)

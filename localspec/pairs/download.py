@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Event
 from typing import IO, Literal, NoReturn, Protocol
 
-from localspec.errors import Cancelled, DownloadFailed
+from localspec.errors import DISK_FULL, Cancelled, DownloadFailed
 from localspec.pairs import hf_cache
 from localspec.pairs.hub import Expired, Hub, Remote, Stream, Transient
 
@@ -364,7 +364,7 @@ def _plain_errors(cache: Path) -> Iterator[None]:
         if isinstance(error, TimeoutError):
             raise
         path = error.filename or cache
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno in DISK_FULL:
             raise DownloadFailed(
                 f"the disk is full at {cache}", "Free some space, then run the same command: it goes on there"
             ) from None

@@ -114,10 +114,10 @@ class _Planner:
         if setup.draft is not None:
             model = self._model("draft", setup.draft, setup, 1)
             drafted = self._place_draft(model, left)
-            parts += model.parts(drafted, self.machine.devices, left)
+            parts += model.parts(drafted, self.machine.devices)
         model = self._model("target", self.target, setup, rows)
         placed = self._place_target(model, left, setup.partial)
-        parts += model.parts(placed, self.machine.devices, left)
+        parts += model.parts(placed, self.machine.devices)
         places = self._places(parts)
         return FitPlan(
             fits=not any(place.over for place in places) and (setup.partial or self._as_wished(placed)),
@@ -226,7 +226,7 @@ class _Model:
         """Bytes that `count` units from `first` on take on one device, compute buffer included."""
         return sum(self.units[first : first + count]) + (self.compute if count else 0)
 
-    def parts(self, placed: Placement, devices: Sequence[Device], left: Sequence[int]) -> list[Part]:
+    def parts(self, placed: Placement, devices: Sequence[Device]) -> list[Part]:
         """The parts of this model under a placement."""
         found: list[Part] = []
         first = 0

@@ -53,6 +53,7 @@ class RawArray:
     source: Buffer
 
     def data(self) -> bytes:
+        """The bytes of its elements, copied."""
         return bytes(self.source[self.start : self.stop])
 
 
@@ -80,6 +81,7 @@ class Reader:
         self.texts = 0
 
     def bad(self, what: str) -> NoReturn:
+        """Raises UnreadableFile that says what is wrong."""
         raise UnreadableFile(f"{self.source} has a damaged header: {one_line(what)}", "Download it again")
 
     def take(self, count: int) -> int:
@@ -93,12 +95,15 @@ class Reader:
         return start
 
     def u32(self) -> int:
+        """The next 4 bytes as a number."""
         return int(_U32.unpack_from(self.data, self.take(4))[0])
 
     def u64(self) -> int:
+        """The next 8 bytes as a number."""
         return int(_U64.unpack_from(self.data, self.take(8))[0])
 
     def string(self, limit: int, what: str) -> str:
+        """The next text; `limit` is in bytes, `what` names it in an error."""
         length = self.u64()
         self.string_bytes += length
         if length > limit or self.string_bytes > _MAX_STRING_TOTAL:
@@ -107,6 +112,7 @@ class Reader:
         return self.data[start : self.at].decode("utf-8", "replace")
 
     def read(self) -> Raw:
+        """The whole header. Raises UnreadableFile, and NeedMoreBytes when there are too few."""
         self.at = 4
         raw = Raw(self.u32())
         tensors, keys = self.u64(), self.u64()
@@ -131,6 +137,7 @@ class Reader:
         return raw
 
     def key(self, raw: Raw) -> None:
+        """The next key with its value, into `raw`."""
         key = self.string(65535, "a key")
         if key in raw.values or key in raw.arrays:
             self.bad(f"key {key} twice")
@@ -146,6 +153,7 @@ class Reader:
             self.bad(f"value type {kind} ({key})")
 
     def array(self, key: str) -> RawArray:
+        """The next list, stepped over; texts are counted."""
         kind, count = self.u32(), self.u64()
         start = self.at
         if kind == STRING:
@@ -160,6 +168,7 @@ class Reader:
         return RawArray(kind, count, start, self.at, self.data)
 
     def skip_texts(self, count: int) -> None:
+        """Step over so many texts."""
         # The one hot loop: 300 000 turns for a 152k vocabulary and its merges.
         data, at, length = self.data, self.at, _U64.unpack_from
         try:
@@ -172,6 +181,7 @@ class Reader:
         self.at = at
 
     def tensor(self, alignment: int) -> Tensor:
+        """The next description of a tensor."""
         name = self.string(1024, "a tensor name")
         dims = self.u32()
         if not 0 < dims <= 4:

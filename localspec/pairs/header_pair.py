@@ -40,6 +40,7 @@ class HeaderPair:
 
     @property
     def gap(self) -> int:
+        """Rows that one vocabulary has and the other lacks."""
         return abs(len(self.target.tokens) - len(self.draft.tokens))
 
     @cached_property
@@ -62,6 +63,7 @@ class HeaderPair:
 
     @cached_property
     def differing(self) -> list[int]:
+        """Common ids whose text or type differs, in order."""
         return sorted({*self.text_differs, *self.type_differs})
 
     @cached_property
@@ -78,9 +80,11 @@ class HeaderPair:
 
     @property
     def longer(self) -> ModelInfo:
+        """The model with more rows; the target when they have as many."""
         return self.target if len(self.target.tokens) >= len(self.draft.tokens) else self.draft
 
     def difference(self, token: int) -> Difference:
+        """One id as both models have it."""
         return Difference(token, *described(self.target, token), *described(self.draft, token))
 
 

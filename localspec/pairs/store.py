@@ -18,12 +18,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
+from localspec.atomic_write import write_atomically
 from localspec.errors import UnknownName, UnreadableFile
 from localspec.locations import data_folder
 from localspec.pairs import hf_cache
 from localspec.pairs.catalog import squeeze
 from localspec.parsing import parse_toml
-from localspec.toml_text import to_toml, write_atomically
+from localspec.toml_text import to_toml
 
 State = Literal["complete", "incomplete", "changed"]
 
@@ -269,10 +270,10 @@ def read_lock(path: Path) -> PairLock:
         raise UnreadableFile(f"{path} is no lock of this version: {what}", "Pull the pair again") from None
 
 
-def local_file(path: Path, sha256: str = "") -> LockedFile:
+def local_file(path: Path) -> LockedFile:
     """A file that is used in place."""
     found = path.stat()
-    return LockedFile(str(path), found.st_size, sha256, mtime_ns=found.st_mtime_ns)
+    return LockedFile(str(path), found.st_size, "", mtime_ns=found.st_mtime_ns)
 
 
 def shared_files(lock: PairLock, others: Sequence[PairLock]) -> set[Path]:

@@ -33,6 +33,7 @@ Counters = dict[str, float]
 
 UNKNOWN_ID = -1
 """Of a token whose id the server does not tell."""
+_ASK_SECONDS = 1.0  # between two looks at the counters
 _READ = re.compile(r"(\d{1,9}) of (\d{1,9}) prompt tokens read")
 _REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
 
@@ -86,9 +87,9 @@ class AnswerReader:
         if isinstance(chunk.get("round"), dict):
             yield self._known(chunk["round"], chunk.get("tokens"))
         elif isinstance(chunk.get("tokens"), list) and chunk["tokens"]:
-            yield self._guessed(text, _tokens(chunk["tokens"]))
+            yield self._guessed(_tokens(chunk["tokens"]))
         elif text:
-            yield self._guessed(text, (Token(UNKNOWN_ID, Provenance.PLAIN, text),))
+            yield self._guessed((Token(UNKNOWN_ID, Provenance.PLAIN, text),))
         reason = choice.get("finish_reason")
         if isinstance(reason, str):
             self._reason = _REASONS.get(reason, "stop")
@@ -120,7 +121,7 @@ class AnswerReader:
         plain = values.get("plain_token_seconds")
         return RoundFinished(round_, settled, texts, _positive(plain))
 
-    def _guessed(self, text: str, tokens: tuple[Token, ...]) -> RoundFinished:
+    def _guessed(self, tokens: tuple[Token, ...]) -> RoundFinished:
         """A round made up for a chunk, with what the counters have gained since they were asked last."""
         spent = self._note_time()
         drafted, accepted = self._gained()
@@ -144,9 +145,9 @@ class AnswerReader:
         spent, self._last = now - self._last, now
         return spent
 
-    def _gained(self, every: float = 1.0) -> tuple[int, int]:
-        """Draft tokens and kept ones since the last time, asked at most once a second."""
-        if not self._before or self._clock() - self._asked < every:
+    def _gained(self) -> tuple[int, int]:
+        """Draft tokens and kept ones since the last time."""
+        if not self._before or self._clock() - self._asked < _ASK_SECONDS:
             return 0, 0
         self._asked = self._clock()
         now = self._counters() or self._seen

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from localspec.engine.records import Finished, PrefillProgress, RoundFinished, Token
-from localspec.report import stats_json
+from localspec.reports.answer import stats_json
 from localspec.serve.problems import Problem
 from localspec.serve.queue import Job
 from localspec.serve.requests import Wanted

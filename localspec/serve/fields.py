@@ -28,7 +28,7 @@ def parse(data: bytes) -> dict[str, Any]:
 
 
 class Fields:
-    """One JSON object being read. Each `take_...` removes a field; `finish` refuses what nobody took.
+    """One JSON object being read. Reading a field takes it out; `finish` refuses what nobody took.
 
     A null counts as absent, as OpenAI's clients mean it.
     """

@@ -13,7 +13,7 @@ from localspec.engine.records import Event
 from localspec.engine.settings import GenerationRequest
 from localspec.errors import EngineDied, LocalspecError
 from localspec.machine import resident_bytes
-from localspec.report import engine_json
+from localspec.reports.answer import engine_json
 from localspec.serve.problems import Problem
 from localspec.serve.queue import Desk
 from localspec.serve.statistics import Statistics

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from localspec.engine.records import Event, Finished, GenerationStats, Provenance, Round, RoundFinished
-from localspec.report import stats_json
+from localspec.reports.answer import stats_json
 from localspec.serve.exposition import Counter, Gauge, Histogram, Labels, Metric, text
 from localspec.serve.queue import Job
 

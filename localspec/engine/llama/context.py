@@ -134,6 +134,7 @@ class Context:
             self.rewind(0)
 
     def close(self) -> None:
+        """Free it; safe to call twice. Its weights must still be there."""
         if self._handle:
             self._lib.llama_batch_free(self._batch)
             self._lib.llama_free(self._handle)

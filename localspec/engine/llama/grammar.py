@@ -49,6 +49,7 @@ class LlamaGrammar:
             self._lib.llama_sampler_accept(self._handle, token)
 
     def close(self) -> None:
+        """Free it; safe to call twice."""
         if self._handle:
             self._lib.llama_sampler_free(self._handle)
             self._handle = None

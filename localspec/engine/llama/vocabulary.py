@@ -75,10 +75,12 @@ class Vocabulary:
 
     @cached_property
     def bos(self) -> int | None:
+        """The token that begins a text; None where there is none."""
         return self._optional(self._lib.llama_vocab_bos(self._handle))
 
     @cached_property
     def eos(self) -> int | None:
+        """The token that ends a text; None where there is none."""
         return self._optional(self._lib.llama_vocab_eos(self._handle))
 
     @property
@@ -87,6 +89,7 @@ class Vocabulary:
         return bool(self._lib.llama_vocab_get_add_bos(self._handle))
 
     def is_control(self, token: int) -> bool:
+        """Whether the token is markup of the chat format and no text."""
         return bool(self._lib.llama_vocab_is_control(self._handle, token))
 
     def _optional(self, token: int) -> int | None:

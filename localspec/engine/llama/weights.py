@@ -92,10 +92,12 @@ class Weights:
 
     @property
     def size_bytes(self) -> int:
+        """Of all tensors."""
         return int(self._lib.llama_model_size(self.handle))
 
     @property
     def parameters(self) -> int:
+        """Their number."""
         return int(self._lib.llama_model_n_params(self.handle))
 
     @property
@@ -111,6 +113,7 @@ class Weights:
         return source.decode("utf-8", "replace") if source else None
 
     def close(self) -> None:
+        """Free them; safe to call twice. Contexts must be gone."""
         if self.handle:
             self._lib.llama_model_free(self.handle)
             self.handle = None

@@ -14,14 +14,15 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 
 from localspec.chat import controls
-from localspec.chat import runner as news_of
 from localspec.chat.chat import Busy, Chat
 from localspec.chat.preferences import PromptHistory
+from localspec.chat.runner import News
 from localspec.engine.settings import SpeculationSettings
 from localspec.errors import LocalspecError
 from localspec.terminal import one_line
 from localspec.tui.screens import copying, views
 from localspec.tui.screens.news import take_news
+from localspec.tui.screens.page import notify
 from localspec.tui.units import legend_text
 from localspec.tui.widgets.panel import Panel, panel_state, strip_text
 from localspec.tui.widgets.prompt import Prompt
@@ -44,7 +45,7 @@ _KEYS_NARROW = "Esc stop · ^T origins · ^G rounds · ^R again · F5 on/off · 
 class NewsArrived(Message):
     """The engine's thread has something to say."""
 
-    def __init__(self, news: news_of.News) -> None:
+    def __init__(self, news: News) -> None:
         super().__init__()
         self.news = news
 
@@ -134,7 +135,7 @@ class ChatScreen(Screen[None]):
 
     def say(self, text: str, severity: str = "information", seconds: float = 6.0) -> None:
         """A notification; text from anywhere."""
-        self.app.notify(one_line(text, 600), severity=severity, timeout=seconds, markup=False)  # type: ignore[arg-type]
+        notify(self.app, text, severity, seconds)
 
     def complain(self, error: Exception) -> None:
         """What went wrong, and what to do."""
@@ -369,14 +370,6 @@ class ChatScreen(Screen[None]):
     def action_log(self) -> None:
         views.show_log(self)
 
-    @property
-    def remembered_templates(self) -> dict[str, str]:
-        """By file: the template chosen for it."""
-        return dict(self._preferences.templates)
-
-    def remember_template(self, key: str, name: str) -> None:
-        self._prefer(templates=self.remembered_templates | {key: name})
-
     # --- what is remembered ----------------------------------------------------------------------------
 
     @property
@@ -395,3 +388,11 @@ class ChatScreen(Screen[None]):
         """For the next start."""
         draft = self.chat.options.draft if self.chat.options is not None else None
         self._prefer(last_pair=self.chat.pair, last_draft=draft or "")
+
+    @property
+    def remembered_templates(self) -> dict[str, str]:
+        """By file: the template chosen for it."""
+        return dict(self._preferences.templates)
+
+    def remember_template(self, key: str, name: str) -> None:
+        self._prefer(templates=self.remembered_templates | {key: name})

@@ -68,7 +68,6 @@ class Transcript(ScrollView, can_focus=True):
         self._moving = False
         self._selected: int | None = None
         self._found: tuple[int, str] | None = None
-        self.can_focus = True
 
     # --- content -------------------------------------------------------------------------------------
 
@@ -131,16 +130,15 @@ class Transcript(ScrollView, can_focus=True):
 
     # --- searching -----------------------------------------------------------------------------------
 
-    def find(self, needle: str, backwards: bool = True) -> bool:
-        """Select the next turn (from the selected one) that contains `needle`, and show the place."""
+    def find(self, needle: str) -> bool:
+        """Select the nearest turn above the selected one that contains `needle`, and show the place."""
         count = len(self._items)
         if not needle or not count:
             return False
-        start = self._selected if self._selected is not None else (0 if backwards else count - 1)
-        step = -1 if backwards else 1
+        start = self._selected if self._selected is not None else 0  # above the first one is the last
         low = needle.lower()
         for distance in range(1, count + 1):
-            index = (start + step * distance) % count
+            index = (start - distance) % count
             if low in self._items[index].turn.said.lower():
                 self._found = (index, low)
                 self._select(index)

@@ -203,6 +203,8 @@ def test_a_prompt_longer_than_the_context_names_both_numbers(bigram: BigramPair)
 def test_stdin_that_is_no_text(bigram: BigramPair) -> None:
     assert "0xff" in error_of(localspec("run", bigram.target, "-", stdin=b"abc\xff\xfe"), 2)
     assert "empty" in error_of(localspec("run", bigram.target, "-", stdin=b" \n"), 2)
+    endless = localspec("run", bigram.target, "-", stdin=b"y\n" * (9 << 20))
+    assert "stdin has more than 16 MiB. Pipe in a shorter prompt" in error_of(endless, 2)
 
 
 def test_a_draft_of_another_vocabulary_is_refused(bigram: BigramPair, tmp_path: Path) -> None:

@@ -125,6 +125,17 @@ def test_errors_of_a_request_leave_the_engine_usable(client: EngineClient) -> No
     assert len(Answer(list(client.generate(limited(7)))).ids) == 7
 
 
+def test_closing_waits_for_what_the_engine_stores(bigram: BigramPair, tmp_path: Path) -> None:
+    folder = tmp_path / "profiles"
+    for _ in range(4):
+        with EngineClient(tmp_path) as client:
+            client.load(LoadSettings(bigram.target, bigram.draft, context=512, profiles=folder), threads=1)
+            list(client.generate(limited(3)))
+        (stored,) = folder.iterdir()
+        assert stored.suffix == ".json"
+        stored.unlink()
+
+
 def test_the_draft_is_swapped_beside_the_target(
     client: EngineClient, bigram: BigramPair, tmp_path: Path
 ) -> None:

@@ -89,6 +89,14 @@ def start(model: Path, *arguments: str, draft: bool = False) -> tuple[subprocess
     raise AssertionError("no engine came")
 
 
+def wait_until_loaded(engine: psutil.Process, model: Path) -> None:
+    """Its own program by then, no longer a fork that its parent waits for, and busy with the model."""
+    deadline = time.monotonic() + 60
+    while not any(mapped.path == str(model) for mapped in engine.memory_maps()):
+        assert time.monotonic() < deadline, "the engine never mapped the model"
+        time.sleep(0.01)
+
+
 def assert_gone(engine: psutil.Process) -> None:
     """It may need a moment when it had only just been started."""
     psutil.wait_procs([engine], timeout=5)
@@ -114,6 +122,7 @@ def test_json_says_what_is_known_whenever_it_is_stopped(
 
 def test_a_second_interrupt_does_not_wait_for_an_engine_that_hangs(slow: Path) -> None:
     process, engine = start(slow, "--json")
+    wait_until_loaded(engine, slow)
     engine.suspend()
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)

@@ -208,12 +208,17 @@ def _report_usage(error: click.ClickException) -> int:
         and "--help" not in error.format_message()
     ):
         hint = f" See: {error.ctx.command_path} --help"
-    streams.say(f"error: {one_line(error.format_message(), 2000)}{hint}")
+    text = one_line(error.format_message(), 2000)
+    stop = "." if hint and text[-1:] not in (".", "!", "?") else ""
+    streams.say(f"error: {text}{stop}{hint}")
     return error.exit_code if isinstance(error, click.UsageError) else 2
 
 
 def _report_disk(error: OSError) -> int:
     """A file, folder or stream that cannot be used, wherever that was noticed; a full disk is 5."""
+    if isinstance(error, FileNotFoundError) and not error.filename:  # only asking where we are names no file
+        streams.say("error: the working folder is gone. Change to one that exists")
+        return 2
     if not error.filename:
         return _report_unwritten(error) if error.errno in streams.UNWRITABLE else _report_bug(error)
     streams.say(f"error: {error.strerror}: {one_line(str(error.filename))}. Check the path and its rights")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -57,5 +58,5 @@ def quantize(source: str, to: str, **values: Any) -> int:
     else:
         print(plan.out)
         if not quiet:
-            print(f"{size / 1e6:.0f} MB in {seconds:.1f} s. Use it: --draft {name}", file=sys.stderr)
+            print(f"{size / 1e6:.0f} MB in {seconds:.1f} s. Use it: --draft {shlex.quote(name)}", file=sys.stderr)
     return 0

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from localspec.engine.settings import GenerationRequest
     from localspec.session import Session
 
+_MOST_STDIN = 16 << 20  # bytes: more than any context holds, and an endless pipe must not fill the memory
+
 
 @click.command()
 @cli_options.optional_pair_argument
@@ -211,7 +213,9 @@ def _prompt(argument: str | None) -> str:
         return _checked(argument)
     if argument is None and is_terminal(sys.stdin):
         raise click.UsageError("no prompt given. Write it after the pair, or pipe it in")
-    data = sys.stdin.buffer.read()
+    data = sys.stdin.buffer.read(_MOST_STDIN + 1)
+    if len(data) > _MOST_STDIN:
+        raise InvalidInput(f"stdin has more than {_MOST_STDIN >> 20} MiB", "Pipe in a shorter prompt")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -138,9 +138,6 @@ class EngineClient:
         self._cancel.set()
         with contextlib.suppress(EngineDied):
             self._send(commands.Close())
-        with contextlib.suppress(OSError):
-            if self._process.stdin is not None:
-                self._process.stdin.close()
         try:
             self._process.wait(patience)
         except BaseException as error:  # out of patience, or whoever waits has been interrupted once more
@@ -149,6 +146,10 @@ class EngineClient:
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
         finally:
+            # Not before: a closed pipe tells the child that this process is gone, and it leaves what it was saving.
+            with contextlib.suppress(OSError):
+                if self._process.stdin is not None:
+                    self._process.stdin.close()
             self._flag_file.unlink(missing_ok=True)
             self.on_close()
 

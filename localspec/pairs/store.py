@@ -190,7 +190,7 @@ class Store:
             try:
                 read_lock(path)
             except UnreadableFile as error:
-                bad.append((path, error.message))
+                bad.append((path, str(error)))
         return bad
 
     def names(self) -> list[tuple[str, PairLock]]:
@@ -267,7 +267,8 @@ def read_lock(path: Path) -> PairLock:
         return _lock(table)
     except (OSError, ValueError, TypeError, KeyError) as error:
         what = error.args[0] if error.args else type(error).__name__
-        raise UnreadableFile(f"{path} is no lock of this version: {what}", "Pull the pair again") from None
+        hint = "Delete that file, or pull the pair again"
+        raise UnreadableFile(f"{path} is no lock of this version: {what}", hint) from None
 
 
 def local_file(path: Path) -> LockedFile:

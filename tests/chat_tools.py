@@ -55,7 +55,7 @@ class FakeChat:
             lambda: all(turn.answer is None or not turn.answer.growing for turn in self.chat.conversation.turns)
         )
 
-    def wait_for(self, condition: Callable[[], bool], seconds: float = 15.0) -> None:
+    def wait_for(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
         until = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < until, "waited in vain"
@@ -123,7 +123,7 @@ def make_app(folder: Path, script: Script | None = None, **start: Any) -> tuple[
     return app, opener
 
 
-async def until(pilot: Pilot[Any], condition: Callable[[], bool], seconds: float = 15.0) -> None:
+async def until(pilot: Pilot[Any], condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for the UI to get there."""
     end = time.monotonic() + seconds
     while not condition():

@@ -81,6 +81,7 @@ class FakeClient:
         self._cancel = threading.Event()
         self._busy = threading.Lock()
         self.generated = 0
+        self.generated_at_cancel = 0
 
     def load(
         self, settings: LoadSettings, threads: int, on_progress: Callable[[LoadProgress], None] | None = None
@@ -131,6 +132,7 @@ class FakeClient:
             self._busy.release()
 
     def cancel(self) -> None:
+        self.generated_at_cancel = self.generated
         self._cancel.set()
 
     def change(self, speculation: Any = None, sampler: Any = None) -> None:

@@ -18,7 +18,7 @@ from localspec.engine.metrics import StatsBuilder
 from localspec.engine.records import Event, Finished, PrefillProgress, Provenance, Round, RoundFinished, Token
 from localspec.engine.settings import GenerationRequest, SamplerSettings, SpeculationSettings
 
-WAIT = 20.0
+WAIT = 60.0
 """Longest wait for anything that must happen."""
 
 

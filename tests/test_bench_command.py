@@ -141,7 +141,7 @@ def test_ctrl_c_prints_what_is_known_and_can_be_resumed(bigram: BigramPair, prom
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 130

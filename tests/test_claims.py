@@ -33,7 +33,7 @@ def test_a_second_process_says_who_has_it_open_until_the_first_is_gone(bigram: B
     run = [*LOCALSPEC, "run", pair[0], "The ", *pair[1:], "-n", "2"]
     first = subprocess.Popen([*LOCALSPEC, "serve", *pair, "--port", "0"], stderr=subprocess.PIPE)
     try:
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while not any(path.read_text() for path in marks()):
             assert first.poll() is None and time.monotonic() < until
             time.sleep(0.02)
@@ -43,7 +43,7 @@ def test_a_second_process_says_who_has_it_open_until_the_first_is_gone(bigram: B
         assert note.startswith(f"note: the same target is open in process {first.pid} (localspec serve), with up to ")
         assert "MiB" in note or "GiB" in note
         assert len(marks()) == 1, "that of the run is gone"
-        chat = pexpect.spawn(LOCALSPEC[0], [*LOCALSPEC[1:], "chat", *pair], dimensions=(24, 100), timeout=20)
+        chat = pexpect.spawn(LOCALSPEC[0], [*LOCALSPEC[1:], "chat", *pair], dimensions=(24, 100), timeout=60)
         chat.expect(str(first.pid))  # its line may be folded before it
         chat.send("\x11")
         chat.expect(pexpect.EOF)

@@ -279,7 +279,7 @@ def test_interrupt_keeps_the_text_and_exits_130(endless: BigramPair) -> None:
     process = start(endless)
     child = engine_of(process)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert b"Traceback" not in err and b"tokens/s" in err
     assert not child.is_running()
@@ -290,7 +290,7 @@ def test_terminate_exits_143_and_leaves_no_child(endless: BigramPair) -> None:
     process = start(endless)
     child = engine_of(process)
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 143
     assert b"Traceback" not in err
     assert not child.is_running()
@@ -299,7 +299,7 @@ def test_terminate_exits_143_and_leaves_no_child(endless: BigramPair) -> None:
 def test_a_killed_engine_exits_6_with_the_text_so_far(endless: BigramPair) -> None:
     process = start(endless)
     engine_of(process).send_signal(signal.SIGKILL)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 6
     assert len(out) > 0
     lines = [line for line in err.decode().splitlines() if line.startswith("error:")]
@@ -309,14 +309,14 @@ def test_a_killed_engine_exits_6_with_the_text_so_far(endless: BigramPair) -> No
 def test_a_killed_engine_leaves_the_text_in_json(endless: BigramPair) -> None:
     command = [*LOCALSPEC, "run", str(endless.target), "The ", "--ctx", "4000", "--threads", "1", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not psutil.Process(process.pid).children() and time.monotonic() < deadline:
         time.sleep(0.02)
     child = engine_of(process)
     while child.cpu_times().user < 1.5 and time.monotonic() < deadline:
         time.sleep(0.02)
     child.send_signal(signal.SIGKILL)
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=60)
     assert process.returncode == 6
     assert json.loads(out)["finish_reason"] == "cancelled"
 
@@ -325,7 +325,7 @@ def test_a_reader_that_leaves_is_no_error(endless: BigramPair) -> None:
     process = start(endless, "-n", "3000")
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=60) == 0
     assert b"Traceback" not in process.stderr.read()
     process.stderr.close()
 

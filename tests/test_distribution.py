@@ -17,8 +17,13 @@ from tests.bigram import SMALL, BigramPair, make_small_pair, tempered
 from tests.chi_square import THREE_SIGMA_P, chi_square_p
 from tests.engine_tools import Answer, ask, open_engine
 
-DRAFT_LENGTH = 3
+LENGTHS = (1, 2, 3)
+"""Draft lengths, in turn: short ones often end in a bonus token, long ones have tokens in the middle."""
 ANSWER = 400
+TOKENS, FULL_SIZE = 12_000, 200_000
+"""12 000 tokens are 6000 first ones of a block, 2600 in the middle and 2000 behind it. Were a share of them the draft's
+instead of the target's, 19 runs of 20 would show it from these shares on: a tenth of the first ones; of the others 15 %
+at temperature 0.5, a quarter at 1.0, 30 % at 1.5. The full size shows about a fiftieth of the first ones."""
 PLACES = ("first", "middle", "bonus")
 
 
@@ -65,14 +70,15 @@ def gather(
     temperature: float,
     tokens: int,
     draft_temperature: float | None,
-    speculation: tuple[str, int | None] = ("model", DRAFT_LENGTH),
+    drafter: str = "model",
+    lengths: tuple[int | None, ...] = LENGTHS,
 ) -> Counts:
     counts = Counts()
     for seed in range(tokens // ANSWER):
         sampler = SamplerSettings(
             temperature, top_k=0, top_p=1, min_p=0, seed=seed, mode=mode, draft_temperature=draft_temperature
         )
-        drafter, length = speculation
+        length = lengths[seed % len(lengths)]
         answer = ask(engine, "the ", drafter=drafter, length=length, sampler=sampler, max_tokens=ANSWER)
         counts.add(answer, engine._target_weights.vocabulary.tokenize(" ", special=False)[-1])
     return counts
@@ -119,19 +125,19 @@ def check(
 def test_output_has_the_targets_distribution(
     pair: BigramPair, engine: Engine, mode: SamplingMode, temperature: float
 ) -> None:
-    check(pair, engine, mode, temperature, 20_000)
+    check(pair, engine, mode, temperature, TOKENS)
 
 
 def test_everything_on_auto_has_the_targets_distribution(pair: BigramPair, engine: Engine) -> None:
     """Lengths, drafters and pauses that the controller chooses by time must not show in the text."""
-    counts = gather(engine, "rejection", 1.0, 20_000, None, ("auto", None))
+    counts = gather(engine, "rejection", 1.0, TOKENS, None, "auto", (None,))
     seen = sum(counts.transitions.values())
-    assert seen.sum() >= 19_000
+    assert seen.sum() >= 0.95 * TOKENS
     assert chi_square_p(seen, seen.sum(1, keepdims=True) * pair.p) > THREE_SIGMA_P
 
 
 def test_a_cooler_draft_is_lossless_too(pair: BigramPair, engine: Engine) -> None:
-    check(pair, engine, "rejection", 1.0, 20_000, cooler=0.7)
+    check(pair, engine, "rejection", 1.0, TOKENS, cooler=0.7)
 
 
 @pytest.mark.long
@@ -140,7 +146,7 @@ def test_a_cooler_draft_is_lossless_too(pair: BigramPair, engine: Engine) -> Non
 def test_output_has_the_targets_distribution_at_full_size(
     pair: BigramPair, engine: Engine, mode: SamplingMode, temperature: float
 ) -> None:
-    check(pair, engine, mode, temperature, 200_000)
+    check(pair, engine, mode, temperature, FULL_SIZE)
 
 
 def test_the_test_can_fail(pair: BigramPair, engine: Engine) -> None:

@@ -30,7 +30,7 @@ def engine(bigram: BigramPair) -> Iterator[Engine]:
 def test_a_seed_decides_the_text_and_nothing_else_does(engine: Engine, filters: str) -> None:
     cuts = {} if filters == "default" else {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
     texts = set()
-    for seed in range(20):
+    for seed in range(10):  # 1200 places: a fork at one in 400 would be seen 19 times of 20
         sampler = SamplerSettings(1.0, seed=seed, **cuts)  # type: ignore[arg-type]
         answers = {
             ask(engine, "the big model ", drafter=drafter, length=length, sampler=sampler, max_tokens=120).ids
@@ -38,7 +38,7 @@ def test_a_seed_decides_the_text_and_nothing_else_does(engine: Engine, filters: 
         }
         assert len(answers) == 1, seed
         texts |= answers
-    assert len(texts) == 20
+    assert len(texts) == 10
 
 
 def test_greedy_text_is_the_same_any_way(engine: Engine) -> None:

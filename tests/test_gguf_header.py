@@ -77,10 +77,10 @@ HOSTILE = {
 def test_hostile_header_is_one_clean_error(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "hostile.gguf"
     path.write_bytes(data + b"\0" * 4096)
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(UnreadableFile) as caught:
         read_header(path)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert caught.value.exit_code == 2
     assert "\n" not in str(caught.value)
     assert str(path) in caught.value.message
@@ -94,10 +94,10 @@ def test_hostile_headers_cost_little_memory(tmp_path: Path) -> None:
         "import sys, time\n"
         "from localspec.pairs.gguf_header import read_header\n"
         "from localspec.errors import UnreadableFile\n"
-        "start = time.perf_counter()\n"
+        "start = time.process_time()\n"
         "try: read_header(sys.argv[1])\n"
         "except UnreadableFile as error: print(error.message[-60:])\n"
-        "print(time.perf_counter() - start, PEAK)\n"
+        "print(time.process_time() - start, PEAK)\n"
     ).replace("PEAK", PEAK)
     many_texts = gguf(ARCH, key("k", 9, struct.pack("<IQ", 8, 4_000_000))) + b"\0" * 40_000_000
     long_text = gguf(ARCH, key("k", 8, struct.pack("<Q", 4 << 20) + "😀".encode() + b"a" * ((4 << 20) - 4)))

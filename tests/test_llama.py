@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,13 +96,11 @@ def test_cancel_stops_a_prefill_and_leaves_the_books_right(weights: Weights) -> 
         with pytest.raises(Cancelled):
             while context.length < 50_000:
                 context.extend([50] * 5_000, rows=1)
-        stopped = time.perf_counter()
         timer.join()
         assert context.length == context.cached_length() < 50_000
         flag.clear()
         context.rewind(min(context.length, 10))
         context.extend([51], rows=1)
-        assert time.perf_counter() - stopped < 5
     finally:
         context.close()
 

@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -588,6 +588,34 @@ def test_offline_pull(fake_hub: FakeHub) -> None:
     assert fake_hub.log == []
 
 
+@pytest.mark.parametrize("started", [0, 1])
+def test_an_interrupt_before_all_are_started_passes_on(started: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Endless:
+        def __init__(self) -> None:
+            self.size, self.transfer = 1, download.Transfer(download.Item("a/b", "c", "f", 1))
+
+        def finish(self) -> None:
+            assert cancel.wait(60), "nobody told this one to stop"
+            raise Cancelled("stopped")
+
+    class Struck(Thread):
+        def start(self) -> None:
+            if len(running) == started:
+                raise KeyboardInterrupt
+            running.append(self)
+            super().start()
+
+    running: list[Thread] = []
+    cancel = Event()
+    monkeypatch.setattr(transfers, "Thread", Struck)
+    with pytest.raises(KeyboardInterrupt):
+        transfers.finish_all([Endless(), Endless()], cancel, lambda _: None)  # type: ignore[list-item]
+    for worker in running:
+        worker.join(60)
+        assert not worker.is_alive()
+    assert len(running) == started and cancel.is_set()
+
+
 def test_first_failure_stops_the_others() -> None:
     class Slow:
         def __init__(self, cancel: Event, fails: bool) -> None:
@@ -597,7 +625,7 @@ def test_first_failure_stops_the_others() -> None:
         def finish(self) -> None:
             if self.fails:
                 raise DownloadFailed("first")
-            assert self.cancel.wait(5), "nobody told this one to stop"
+            assert self.cancel.wait(60), "nobody told this one to stop"
             raise Cancelled("second")
 
     cancel = Event()

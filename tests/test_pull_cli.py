@@ -109,7 +109,7 @@ def test_damage_is_found_and_mended(hub: FakeHub, machine: Machine) -> None:
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -144,8 +144,9 @@ def test_ctrl_c_says_how_to_go_on(hub: FakeHub, machine: Machine) -> None:
     hub.fault("GET", "/cdn/.*1\\.5b", rate=500_000, skip=1)
     process = machine.start(*PULL)
     wait_until(lambda: any(seen.range == "bytes=2097152-" for seen in hub.log))
+    wait_until(lambda: bool(machine.files("models--*0.5B*/snapshots/*/*.gguf")))
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and out == ""
     assert err.endswith("error: interrupted. Run the same command again: it goes on where it stopped\n")
     (pair,) = machine.json("list")["pairs"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -60,8 +59,7 @@ def test_over_the_limit_is_429_with_retry_after_and_the_others_are_served() -> N
         assert refused.status == 429 and refused.json["error"]["code"] == "queue_full"
         assert int(refused.headers["retry-after"]) >= 1
         assert refused.json["error"]["type"] == "rate_limit_error"
-        start = time.perf_counter()
-        assert live.get("/health").status == 200 and time.perf_counter() - start < 8
+        assert live.get("/health").status == 200, "it does not wait for the engine, which waits for the gate"
         engine.gate.set()
         for thread, replies in threads:
             thread.join(WAIT)

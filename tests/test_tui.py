@@ -188,7 +188,7 @@ async def test_a_long_stream_costs_no_more_at_its_end(tmp_path: Path) -> None:
         transcript.grow()
         assert len(answer.tokens) == 20_000
         first, last = sorted(costs[1:6])[2], sorted(costs[-5:])[2]
-        assert last <= 1.5 * first + 0.02
+        assert last <= 2.5 * first + 0.02  # work that grows with the text would make it five times as much
         assert "Heading" in "\n".join(transcript.all_lines()[-40:])
 
 
@@ -199,13 +199,12 @@ async def test_a_stop_stops_within_a_round(tmp_path: Path) -> None:
         await pilot.press("h", "enter")
         await until(pilot, lambda: opener.client.generated > 20)
         await pilot.press("escape")
-        await asyncio.sleep(0.3)
-        made, lines = opener.client.generated, chat_screen(pilot).transcript.all_lines()
+        await until(pilot, lambda: not chat_screen(pilot).chat.runner.busy)
+        lines = chat_screen(pilot).transcript.all_lines()
         await settled(pilot)
-        assert (
-            opener.client.generated == made
-            and chat_screen(pilot).transcript.all_lines()[: len(lines) - 4] == lines[:-4]
-        )
+        round_at_most = max(accepted + 1 for _, accepted in LONG.pattern)
+        assert opener.client.generated - opener.client.generated_at_cancel <= round_at_most
+        assert chat_screen(pilot).transcript.all_lines()[: len(lines) - 4] == lines[:-4]
         assert "stopped" in screen_text(app)
 
 
@@ -623,7 +622,7 @@ async def test_every_key_has_a_line_of_help(tmp_path: Path) -> None:
 @pytest.mark.parametrize("state", ["loading", "answering", "first run", "dialog", "swapping"])
 async def test_quit_from_any_state(tmp_path: Path, state: str) -> None:
     """TUI-06."""
-    script = Script(load_seconds=20.0) if state == "loading" else Script(text="word " * 5000, tokens_per_second=100)
+    script = Script(load_seconds=600.0) if state == "loading" else Script(text="word " * 50_000, tokens_per_second=100)
     app, opener = make_app(tmp_path, script, **({"pair": "", "options": None} if state == "first run" else {}))
     async with running(app, NARROW) as pilot:
         if state in ("answering", "swapping"):
@@ -637,7 +636,7 @@ async def test_quit_from_any_state(tmp_path: Path, state: str) -> None:
         start = time.monotonic()
         await pilot.press("ctrl+q")
     app.chat.close()
-    assert app.return_code == 0 and time.monotonic() - start < 15
+    assert app.return_code == 0 and time.monotonic() - start < 60, "it waited for the load or the answer"
     assert not opener.clients or not opener.client.alive
 
 
@@ -664,7 +663,7 @@ async def test_first_run_says_what_the_doctor_found_and_does_not_wait_for_it(
     looked = threading.Event()
 
     def slow() -> list[tuple[str, str]]:
-        looked.wait(10)
+        looked.wait(60)
         what = "problem: a card \x1b[2J cannot be used"
         return [(what, "pip install another-build"), ("and 2 more", "localspec doctor")]
 

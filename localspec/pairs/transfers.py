@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from threading import Event, Thread
 
@@ -19,6 +18,8 @@ def finish_all(downloads: list[Download], cancel: Event, watch: Callable[[list[T
     """
     waiting = sorted(downloads, key=lambda download: download.size)
     failures: list[BaseException] = []
+    at_work = list(range(min(_WORKERS, len(waiting))))
+    all_ended = Event()
 
     def work() -> None:
         while waiting and not cancel.is_set():
@@ -33,21 +34,24 @@ def finish_all(downloads: list[Download], cancel: Event, watch: Callable[[list[T
                 failures.append(error)
                 cancel.set()
 
+    def work_and_tell() -> None:
+        work()
+        at_work.pop()
+        if not at_work:
+            all_ended.set()
+
     # Daemons: a stalled connection must not keep an interrupted program alive; part files survive anything.
-    workers = [Thread(target=work, daemon=True) for _ in range(min(_WORKERS, len(waiting)))]
+    workers = [Thread(target=work_and_tell, daemon=True) for _ in at_work]
     transfers = [download.transfer for download in downloads]
     try:
         for worker in workers:
             worker.start()
-        while any(worker.is_alive() for worker in workers):
-            for worker in workers:
-                worker.join(0.2 / len(workers))
+        # Not join: it fails for a worker that an interrupt left unstarted, and forgets one that it was waiting for.
+        while workers and not all_ended.wait(0.2):
             watch(transfers)
     except BaseException:
         cancel.set()
-        deadline = time.monotonic() + 1.0
-        for worker in workers:
-            worker.join(max(deadline - time.monotonic(), 0))
+        all_ended.wait(1.0)
         raise
     watch(transfers)
     real = [error for error in failures if not isinstance(error, Cancelled)]

@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 from localspec import __version__
 from localspec.cli import streams
 from localspec.cli.settings_file import FileDefaults
-from localspec.cli.signals import Terminated, end_politely_on_sigterm
+from localspec.cli.signals import Terminated, end_politely_on_sigterm, send_lost_signals_again
 from localspec.cli.start import raise_on_interrupt
 from localspec.errors import DISK_FULL, LocalspecError
 from localspec.terminal import is_terminal, one_line
@@ -173,6 +173,7 @@ def _run(arguments: list[str]) -> tuple[int, BaseException | None]:
     try:
         raise_on_interrupt()
         end_politely_on_sigterm()
+        send_lost_signals_again()
         result = cli.main(arguments, prog_name="localspec", standalone_mode=False)
         return (result if isinstance(result, int) else 0), None
     except LocalspecError as error:

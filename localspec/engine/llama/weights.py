@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from localspec.engine.cancel import CancelFlag
 from localspec.engine.last_words import last_words, unknown_architecture
+from localspec.engine.llama.amx import without_amx
 from localspec.engine.llama.binding import LOG_LINES_KEPT, forget_log_lines, last_log_lines, library
 from localspec.engine.llama.vocabulary import Vocabulary
 from localspec.errors import Cancelled, EngineError, LocalspecError, UnreadableFile
@@ -62,7 +63,8 @@ class Weights:
 
         params.progress_callback = callback = self._lib.llama_progress_callback(progress)
         # The path is passed as it is: a split file is found by its own name, a resolved link has another.
-        self.handle: Any = self._lib.llama_model_load_from_file(os.fsencode(path), params)
+        with without_amx():
+            self.handle: Any = self._lib.llama_model_load_from_file(os.fsencode(path), params)
         del callback
         if raised:
             raise raised[0]

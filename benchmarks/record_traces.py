@@ -1,6 +1,6 @@
 """Record what draft chains meet on real models, for `localspec simulate`.
 
-    python benchmarks/record_traces.py TARGET.gguf DRAFT.gguf --save traces.json [--tokens 400] [--chain 16]
+    python benchmarks/record_traces.py TARGET.gguf DRAFT.gguf --save traces.json [--tokens 800] [--chain 16]
 
 For each kind of text and temperature the target writes an answer; at every position of it the draft guesses a
 chain, and the target is asked how likely each guess is kept. One JSON object a text: `{kind, temperature, prompt,
@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
-from gains import PROMPTS, TEMPLATE
+from gains import TEMPLATE
+from long_prompts import LONG_PROMPTS
 
 from localspec.engine.cancel import CancelFlag
 from localspec.engine.llama.context import Context, ContextSettings
@@ -38,47 +40,90 @@ class Recorder:
     def record(self, prompt: str, temperature: float, tokens: int, seed: int) -> dict[str, object]:
         """One answer and the chains along it."""
         settings = SamplerSettings(temperature)
-        sampler, chance = Sampler(settings), Rejection(seed)
+        walk = _Walk(self._target, self._draft, Sampler(settings), Rejection(seed), settings.greedy)
         sequence = self.vocabulary.tokenize(prompt, special=True, add_bos=self.vocabulary.adds_bos)
         asked = len(sequence)
-        for model in (self._target, self._draft):
-            model.rewind(0)
-            model.extend(sequence[:-1], 0)
+        walk.begin(sequence, self._chain)
         chains = []
         while len(sequence) - asked < tokens:
-            guesses = self._guess(sequence, sampler, chance, settings.greedy)
-            ids = [guess for guess, _, _ in guesses]
-            logits = self._target.extend([sequence[-1], *ids], 1 + len(ids))
-            rows = [sampler.distribution(row, []) for row in logits]
             chains.append(
-                [
-                    [guess, round(sure, 4), round(_kept(row, q, guess), 4)]
-                    for (guess, sure, q), row in zip(guesses, rows, strict=False)
-                ]
+                [[guess.token, round(guess.sure, 4), round(chance, 4)] for guess, chance in walk.chances()]
             )
-            for model in (self._target, self._draft):
-                model.rewind(len(sequence))
-            sequence.append(chance.choose(rows[0], len(sequence)))
+            sequence.append(walk.next_token(len(sequence)))
             if self.vocabulary.is_end(sequence[-1]):
                 break
+            walk.step(sequence, self._chain)
         return {"prompt": sequence[:asked], "output": sequence[asked:], "chains": chains}
 
-    def _guess(
-        self, sequence: list[int], sampler: Sampler, chance: Rejection, greedy: bool
-    ) -> list[tuple[int, float, Distribution]]:
-        guesses: list[tuple[int, float, Distribution]] = []
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A token of a chain, how sure the draft was, and what it was drawn from."""
+
+    token: int
+    sure: float
+    q: Distribution
+
+
+class _Walk:
+    """The chain at one position of the text after the other.
+
+    Where the target's token is the chain's first guess, the rest of the chain is the next position's: one more
+    guess is made and judged, instead of all of them.
+    """
+
+    def __init__(self, target: Context, draft: Context, sampler: Sampler, chance: Rejection, greedy: bool) -> None:
+        self._target, self._draft, self._sampler = target, draft, sampler
+        self._chance, self._greedy = chance, greedy
+        self._guesses: list[Guess] = []
+        self._rows: list[Distribution] = []
+        """The target's distribution before each guess and after the last one."""
+
+    def begin(self, prompt: list[int], chain: int) -> None:
+        """Read the prompt and make its chain."""
+        for model in (self._target, self._draft):
+            model.rewind(0)
+            model.extend(prompt[:-1], 0)
+        self._start_chain(prompt, chain)
+
+    def chances(self) -> list[tuple[Guess, float]]:
+        """Each guess with its probability of being kept, given that those before it were."""
+        return [
+            (guess, min(1.0, row.probability(guess.token) / guess.q.probability(guess.token)))
+            for guess, row in zip(self._guesses, self._rows, strict=False)
+        ]
+
+    def next_token(self, position: int) -> int:
+        """The target's own choice here."""
+        return self._chance.choose(self._rows[0], position)
+
+    def step(self, sequence: list[int], chain: int) -> None:
+        """Move on by the last token of `sequence`."""
+        if self._guesses[0].token != sequence[-1]:
+            for model in (self._target, self._draft):
+                model.rewind(len(sequence) - 1)
+            self._start_chain(sequence, chain)
+            return
+        self._guesses, self._rows = self._guesses[1:], self._rows[1:]
+        self._guess([self._guesses[-1].token], len(sequence) + len(self._guesses))
+        self._judge([self._guesses[-1].token])
+
+    def _start_chain(self, sequence: list[int], chain: int) -> None:
+        self._guesses, self._rows = [], []
         feed = sequence[self._draft.length :]
-        for _ in range(self._chain):
-            logits = self._draft.extend(feed, 1)[0]
-            q = sampler.distribution(logits, [])
-            guess = chance.choose(q, len(sequence) + len(guesses))
-            guesses.append((guess, confidence(logits, guess) if greedy else q.probability(guess), q))
-            feed = [guess]
-        return guesses
+        for place in range(chain):
+            self._guess(feed, len(sequence) + place)
+            feed = [self._guesses[-1].token]
+        self._judge([sequence[-1], *(guess.token for guess in self._guesses)])
 
+    def _guess(self, feed: list[int], position: int) -> None:
+        logits = self._draft.extend(feed, 1)[0]
+        q = self._sampler.distribution(logits, [])
+        token = self._chance.choose(q, position)
+        self._guesses.append(Guess(token, confidence(logits, token) if self._greedy else q.probability(token), q))
 
-def _kept(p: Distribution, q: Distribution, guess: int) -> float:
-    return min(1.0, p.probability(guess) / q.probability(guess))
+    def _judge(self, tokens: list[int]) -> None:
+        self._rows += [self._sampler.distribution(row, []) for row in self._target.extend(tokens, len(tokens))]
 
 
 def main() -> None:
@@ -86,9 +131,9 @@ def main() -> None:
     parser.add_argument("target", type=Path)
     parser.add_argument("draft", type=Path)
     parser.add_argument("--save", type=Path, required=True)
-    parser.add_argument("--kinds", nargs="*", default=list(PROMPTS), choices=list(PROMPTS))
+    parser.add_argument("--kinds", nargs="*", default=list(LONG_PROMPTS), choices=list(LONG_PROMPTS))
     parser.add_argument("--temperatures", nargs="*", type=float, default=[0.0, 0.8])
-    parser.add_argument("--tokens", type=int, default=400, help="of each answer")
+    parser.add_argument("--tokens", type=int, default=800, help="of each answer, at most")
     parser.add_argument("--chain", type=int, default=16, help="guesses at each position")
     parser.add_argument("--context", type=int, default=4096)
     parser.add_argument("--threads", type=int, default=physical_cores())
@@ -97,7 +142,7 @@ def main() -> None:
     traces: list[dict[str, object]] = []
     for kind in options.kinds:
         for temperature in options.temperatures:
-            prompt = TEMPLATE.format(PROMPTS[kind])
+            prompt = TEMPLATE.format(LONG_PROMPTS[kind])
             trace = recorder.record(prompt, temperature, options.tokens, seed=1)
             traces.append({"kind": kind, "temperature": temperature, **trace})
             options.save.write_text(json.dumps(traces, separators=(",", ":")))  # as they come

@@ -45,7 +45,7 @@ class ScriptedEngine:
         self.verdict = None
         self.placed = SimpleNamespace(fits=True, context=4096, parts=(), places=())
         self.concessions: list[str] = []
-        self.client = SimpleNamespace(cancel=self._cancel.set, pid=None)
+        self.client = SimpleNamespace(cancel=self._cancel.set, pid=None, death=lambda: None)
 
     def close(self) -> None:
         self.closed = True

@@ -176,6 +176,15 @@ def test_a_killed_engine_comes_back(live: Live) -> None:
     assert text(live.chat(max_tokens=4))
 
 
+def test_an_idle_engine_that_was_killed_is_missed_by_the_health_page(live: Live) -> None:
+    restarts = live.host.restarts
+    os.kill(live.host.session.client.pid, signal.SIGKILL)
+    until(lambda: live.get("/health").status == 503)
+    until(lambda: live.get("/health").status == 200)
+    assert live.host.restarts == restarts + 1
+    assert text(live.chat(max_tokens=4)), "no request had to fail for it"
+
+
 def test_the_official_client(live: Live) -> None:
     openai = pytest.importorskip("openai", reason="the openai package is not installed")
     with openai.OpenAI(base_url=f"http://127.0.0.1:{live.port}/v1", api_key="none", max_retries=0) as client:

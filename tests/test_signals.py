@@ -28,13 +28,17 @@ PROGRAM = textwrap.dedent(
 )
 
 
+def run_python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)
+
+
 @pytest.mark.parametrize(("signum", "name"), [(signal.SIGINT, "KeyboardInterrupt"), (signal.SIGTERM, "Terminated")])
 def test_a_signal_inside_a_finalizer_is_not_lost(signum: int, name: str) -> None:
-    ended = subprocess.run([sys.executable, "-c", PROGRAM, str(int(signum))], capture_output=True, text=True, timeout=60)
+    ended = run_python(PROGRAM, str(int(signum)))
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"{name}\n", "")
 
 
 def test_other_exceptions_in_a_finalizer_are_still_told() -> None:
     program = PROGRAM.replace("signal.raise_signal(int(sys.argv[1]))", "1 / 0").replace("sleep(20)", "sleep(0)")
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    ended = run_python(program)
     assert ended.stdout == "" and "ZeroDivisionError" in ended.stderr

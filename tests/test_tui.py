@@ -192,13 +192,14 @@ async def test_a_long_stream_costs_no_more_at_its_end(tmp_path: Path) -> None:
         assert "Heading" in "\n".join(transcript.all_lines()[-40:])
 
 
-async def test_a_stop_stops_within_a_round(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["escape", "ctrl+c"])
+async def test_a_stop_stops_within_a_round(tmp_path: Path, key: str) -> None:
     app, opener = make_app(tmp_path, LONG)
     async with running(app, WIDE) as pilot:
         await opened(pilot)
         await pilot.press("h", "enter")
         await until(pilot, lambda: opener.client.generated > 20)
-        await pilot.press("escape")
+        await pilot.press(key)
         await until(pilot, lambda: not chat_screen(pilot).chat.runner.busy)
         lines = chat_screen(pilot).transcript.all_lines()
         await settled(pilot)
@@ -206,6 +207,14 @@ async def test_a_stop_stops_within_a_round(tmp_path: Path) -> None:
         assert opener.client.generated - opener.client.generated_at_cancel <= round_at_most
         assert chat_screen(pilot).transcript.all_lines()[: len(lines) - 4] == lines[:-4]
         assert "stopped" in screen_text(app)
+
+
+async def test_ctrl_c_while_nothing_runs_says_how_to_leave(tmp_path: Path) -> None:
+    app, _ = make_app(tmp_path, Script())
+    async with running(app, WIDE) as pilot:
+        await opened(pilot)
+        await pilot.press("ctrl+c")
+        assert notified(app) == ["Ctrl+Q quits."]
 
 
 async def test_scrolling_up_is_respected_while_text_arrives(tmp_path: Path) -> None:

@@ -23,6 +23,9 @@ from localspec.engine.verify import share_after, verify
 
 _EXACT = 1e-9
 _HALVINGS = 44
+_OTHER_BATCHES = (1, 5)
+_CUT = 20
+"""How the tokens before a draft are decoded anew: so many of them in passes of these widths."""
 
 
 class ScriptedChance(Rejection):
@@ -51,25 +54,47 @@ class Place:
     """Of each guess, computed anew from the draft model's logits."""
     p: tuple[Distribution, ...]
     """The target's after 0, 1, ... guesses; one more than q."""
+    rounding: float = 0.0
+    """How far other batches before the draft move q (total variation): no fault of anyone."""
 
 
 def look(subject: Subject, tokens: list[int], length: int, sampler: SamplerSettings, round_before: int) -> Place:
     """Let the drafter guess after `tokens`, and ask both models for their logits there."""
     draft = subject.propose(tokens, length, sampler, round_before)
     ids = list(draft.ids)
-    head, last = tokens[:-1], [tokens[-1]]
-    q_rows = subject.rows("draft", [head, last, *([token] for token in ids[:-1])], len(ids))
-    p_rows = subject.rows("target", [head, [*last, *ids]], len(ids) + 1)
+    p_sampler = Sampler(sampler, banned=subject.suppressed)
+    p_rows = subject.rows("target", [tokens[:-1], [tokens[-1], *ids]], len(ids) + 1)
+    p = [p_sampler.distribution(row.copy(), [*tokens, *ids[:i]]) for i, row in enumerate(p_rows)]
+    q = _draft_rows(subject, tokens, ids, sampler, [tokens[:-1]])
+    rounding = max(
+        (
+            total_variation(one, other)
+            for width in _OTHER_BATCHES
+            for one, other in zip(q, _draft_rows(subject, tokens, ids, sampler, _cut(tokens[:-1], width)), strict=True)
+        ),
+        default=0.0,
+    )
+    return Place(tokens, draft, tuple(q), tuple(p), rounding)
+
+
+def _draft_rows(
+    subject: Subject, tokens: list[int], ids: list[int], sampler: SamplerSettings, head: list[list[int]]
+) -> list[Distribution]:
+    """q of each guess in `ids`, from the draft's logits; `head`: the passes before the last token."""
+    rows = subject.rows("draft", [*head, [tokens[-1]], *([token] for token in ids[:-1])], len(ids)) if ids else ()
     q_sampler = Sampler(
         sampler,
-        usable=subject.shared_rows or q_rows.shape[1],
+        usable=subject.shared_rows or (len(rows[0]) if ids else None),
         banned=subject.masked_ids,
         temperature=sampler.draft_temperature,
     )
-    p_sampler = Sampler(sampler, banned=subject.suppressed)
-    q = [q_sampler.distribution(row.copy(), [*tokens, *ids[:i]]) for i, row in enumerate(q_rows)]
-    p = [p_sampler.distribution(row.copy(), [*tokens, *ids[:i]]) for i, row in enumerate(p_rows)]
-    return Place(tokens, draft, tuple(q), tuple(p))
+    return [q_sampler.distribution(row.copy(), [*tokens, *ids[:i]]) for i, row in enumerate(rows)]
+
+
+def _cut(tokens: list[int], width: int) -> list[list[int]]:
+    """The same tokens, the last `_CUT` of them in passes of `width`."""
+    head, tail = tokens[:-_CUT], tokens[-_CUT:]
+    return [head, *(tail[first : first + width] for first in range(0, len(tail), width))]
 
 
 def draft_faults(place: Place, sampler: SamplerSettings, tolerance: float) -> list[Fault]:

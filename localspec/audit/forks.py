@@ -20,6 +20,10 @@ from localspec.engine.noise import gumbel_noise
 from localspec.engine.sampling import Distribution, Sampler
 from localspec.engine.settings import GenerationRequest
 
+_HIGHEST_RISE = 32.0
+_RISE_STEP = 1e-3
+"""Of a logit, to get past the filters: what is tried at most, and how exactly it is found."""
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -124,15 +128,45 @@ class _Judge:
         return distribution.sample_with_noise(self._gumbel(distribution))
 
     def gap(self, row: NDArray[np.float32], first: int, second: int) -> float | None:
-        """Score of `first` less that of `second`; None when a filter removed either."""
-        distribution = self._scoring.distribution(row.copy(), self._history, self._banned)
-        chances = distribution.probabilities(np.array([first, second], np.int64))
+        """Score of `first` less that of `second`, in log odds.
+
+        A token outside the filters counts as one just inside, less what its logit must rise to get there: a filter's
+        edge is as sharp as a tie, and rounding crosses it as easily. None when no rise lets it in.
+        """
+        rises = [self._rise_to_pass(row, token) for token in (first, second)]
+        if rises[0] is None or rises[1] is None:
+            return None
+        raised = row.copy()
+        raised[[first, second]] += rises
+        chances = self._chances(raised, first, second)
         if not chances.all():
             return None
         scores = np.log(chances)
         if self.noisy:
             scores = scores + self._gumbel(Distribution(np.array([first, second], np.int64), chances))
-        return float(scores[0] - scores[1])
+        return float(scores[0] - scores[1]) - (rises[0] - rises[1]) / (self._settings.temperature or 1.0)
+
+    def _rise_to_pass(self, row: NDArray[np.float32], token: int) -> float | None:
+        """How much this token's logit must grow for the filters to let it in; None when that does not help."""
+
+        def passes(rise: float) -> bool:
+            raised = row.copy()
+            raised[token] += rise
+            return bool(self._chances(raised, token).all())
+
+        if passes(0.0):
+            return 0.0
+        low, high = 0.0, _HIGHEST_RISE
+        if not passes(high):
+            return None
+        while high - low > _RISE_STEP:
+            middle = (low + high) / 2
+            low, high = (low, middle) if passes(middle) else (middle, high)
+        return high
+
+    def _chances(self, row: NDArray[np.float32], *tokens: int) -> NDArray[np.float64]:
+        distribution = self._scoring.distribution(row.copy(), self._history, self._banned)
+        return distribution.probabilities(np.array(tokens, np.int64))
 
     def _gumbel(self, distribution: Distribution) -> NDArray[np.float64]:
         assert self._settings.seed is not None

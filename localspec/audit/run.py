@@ -21,7 +21,9 @@ Say = Callable[[str], None]
 T = TypeVar("T")
 
 _DRAFT_TOLERANCE = 0.02
-"""Total variation between a draft's own q and the same computed anew: rounding of other kernels, no more."""
+_TIMES_ROUNDING = 3.0
+"""Total variation allowed between a draft's own q and the same computed anew: this, or so many times what other
+batches make of it here."""
 
 
 class Audit:
@@ -131,27 +133,23 @@ class Audit:
 
     def _distributions(self) -> None:
         """Drafts on real text, judged by exact computation."""
-        self._say("distributions")
-        for number, (text, begin) in enumerate(self._places()):
+        looked: list[tuple[algebra.Place | None, SamplerSettings]] = []
+        places = self._places()
+        for number, (text, begin) in enumerate(places):
+            self._say(f"distribution {number + 1} of {len(places)}")
             warm = SamplerSettings(temperature=0.8 if number % 2 else 1.0, seed=number, mode="rejection")
             if number % 3 == 2:
                 warm = replace(warm, repeat_penalty=1.1)
-            found = self._guarded("draft distribution", partial(self._judge_place, text[:begin], warm))
-            faults = found or []
+            tokens = text[:begin]
+            look = partial(algebra.look, self._subject, tokens, 3, warm, max(1, len(tokens) - 2))
+            looked.append((self._guarded("draft distribution", look), warm))
+        rounding = max((place.rounding for place, _ in looked if place is not None), default=0.0)
+        tolerance = max(_DRAFT_TOLERANCE, _TIMES_ROUNDING * rounding)
+        for place, warm in looked:
+            faults = [] if place is None else _judge_place(place, warm, tolerance)
             for fault in faults:
                 self._fault(fault)
-            self._count("distribution", compared=1, equal=int(found is not None and not faults), bugs=len(faults))
-
-    def _judge_place(self, tokens: list[int], sampler: SamplerSettings) -> list[Fault]:
-        place = algebra.look(self._subject, tokens, 3, sampler, max(1, len(tokens) - 2))
-        if not place.draft.ids:
-            return []
-        assert sampler.seed is not None
-        return [
-            *algebra.draft_faults(place, sampler, _DRAFT_TOLERANCE),
-            *algebra.algebra_faults(place, len(tokens)),
-            *algebra.coupled_faults(place, sampler.seed, len(tokens)),
-        ]
+            self._count("distribution", compared=1, equal=int(place is not None and not faults), bugs=len(faults))
 
     def _places(self) -> list[tuple[list[int], int]]:
         """Texts and where in them a draft is asked for, spread over the answers."""
@@ -165,12 +163,15 @@ class Audit:
         return places
 
     def _texts(self) -> None:
-        for case in self._cases:
-            # Of two model lengths the longer one is enough where cuts inside a block are the point.
-            spared = self._quick and len(self._variants) > 2 and case.check in ("stops", "penalties")
-            for variant in self._variants[spared:]:
-                self._say(f"{case.name}: {variant.name}")
-                self._compare_text(case, variant)
+        plan = [(case, variant) for case in self._cases for variant in self._variants_of(case)]
+        for number, (case, variant) in enumerate(plan, 1):
+            self._say(f"{number} of {len(plan)}: {case.name}, {variant.name}")
+            self._compare_text(case, variant)
+
+    def _variants_of(self, case: Case) -> list[Variant]:
+        """Of two model lengths the longer one is enough where cuts inside a block are the point."""
+        spared = self._quick and len(self._variants) > 2 and case.check in ("stops", "penalties")
+        return self._variants[spared:]
 
     def _compare_text(self, case: Case, variant: Variant) -> None:
         plain = self._plain.get(case.name)
@@ -251,3 +252,14 @@ class Audit:
             name, before.compared + compared, before.equal + equal, before.near_ties + near_ties,
             before.bugs + bugs, note or before.note,
         )  # fmt: skip
+
+
+def _judge_place(place: algebra.Place, sampler: SamplerSettings, tolerance: float) -> list[Fault]:
+    if not place.draft.ids:
+        return []
+    assert sampler.seed is not None
+    return [
+        *algebra.draft_faults(place, sampler, tolerance),
+        *algebra.algebra_faults(place, len(place.tokens)),
+        *algebra.coupled_faults(place, sampler.seed, len(place.tokens)),
+    ]

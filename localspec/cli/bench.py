@@ -143,7 +143,7 @@ def _bench(options: BenchOptions, values: dict[str, Any]) -> int:
     from localspec.bench.setup import begin, chosen_prompts, find_pair, starter
 
     pair = find_pair(options)
-    path = _result_path(options, values)
+    path = _result_path(values)
     watch = _watch(path, values)
     start = starter(options, pair)
     if values["resume"]:
@@ -220,7 +220,7 @@ def _words(text: str | None) -> tuple[str, ...]:
     return tuple(word.strip() for word in (text or "").split(",") if word.strip())
 
 
-def _result_path(options: BenchOptions, values: dict[str, Any]) -> Path:
+def _result_path(values: dict[str, Any]) -> Path:
     """Where the run is kept while it grows: --json, else a file of our own."""
     import time
 
@@ -261,14 +261,18 @@ def _write_files(run: BenchRun, report: Report, path: Path, values: dict[str, An
     from localspec.bench.render.table import markdown_report
 
     storage.save(path, run, report)
-    if values["html_file"] is not None:
-        values["html_file"].write_text(html_report(run, report), "utf-8")
-    if values["md_file"] is not None:
-        values["md_file"].write_text(markdown_report(run, report), "utf-8")
-    if values["csv_file"] is not None:
-        values["csv_file"].write_text(csv_report(run), "utf-8")
+    pages = (
+        (values["html_file"], lambda: html_report(run, report)),
+        (values["md_file"], lambda: markdown_report(run, report)),
+        (values["csv_file"], lambda: csv_report(run)),
+    )
+    saved = [path]
+    for file, render in pages:
+        if file is not None:
+            file.write_text(render(), "utf-8")
+            saved.append(file)
     if not values["quiet"]:
-        print(f"saved: {path}", file=sys.stderr)
+        print(f"saved: {', '.join(map(str, saved))}", file=sys.stderr)
 
 
 def _store(run: BenchRun, report: Report, pair: BenchPair) -> None:

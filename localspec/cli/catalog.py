@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 import click
 
 from localspec.cli import options as cli_options
+from localspec.cli.streams import print_json
 from localspec.errors import UnknownName
 from localspec.terminal import one_line, row
 
@@ -26,7 +26,7 @@ def catalog(words: tuple[str, ...], **values: Any) -> int:
     if not models:
         raise UnknownName(f"nothing in the catalog matches {' '.join(words)!r}", known.unknown(words[0]).hint)
     if values["as_json"]:
-        print(json.dumps({"schema": 1, "models": [_json(model) for model in models]}))
+        print_json({"schema": 1, "models": [_json(model) for model in models]})
         return 0
     memory = total_memory()
     for model in models:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from localspec.cli import options as cli_options
 from localspec.cli.completing import setting_keys
 from localspec.cli.setting import Setting
 from localspec.cli.settings import KNOWN, known
+from localspec.cli.streams import print_json
 from localspec.errors import InvalidInput
 from localspec.terminal import one_line, row
 
@@ -48,7 +48,7 @@ def show(key: str | None, origin: bool, as_json: bool, **values: Any) -> int:
     rows = [(setting, values[setting.parameter], _origin(context, setting)) for setting in wanted]
     if as_json:
         settings = {s.key: {"value": _plain(s, value), "origin": o, "help": s.help} for s, value, o in rows}
-        print(json.dumps({"schema": SCHEMA, "file": str(config_file.path()), "settings": settings}))
+        print_json({"schema": SCHEMA, "file": str(config_file.path()), "settings": settings})
     elif key is not None and not origin:
         print(one_line(_text(*rows[0][:2]), 10_000))
     else:
@@ -81,8 +81,10 @@ def unset(key: str) -> int:
         print(f"{one_line(key)} is out of {file}", file=sys.stderr)
         return 0
     setting = known(key)
+    there = setting.key in dict(config_file.flat(config_file.read(file)))
     config_file.change(file, setting.key, None)
-    print(f"{setting.key} has its default again: {_text(setting, setting.default)}", file=sys.stderr)
+    what = "has its default again" if there else f"was not set in {file}; its default is"
+    print(f"{setting.key} {what}: {_text(setting, setting.default)}", file=sys.stderr)
     return 0
 
 

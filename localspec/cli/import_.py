@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localspec.cli import options as cli_options
+from localspec.cli.streams import print_json
 from localspec.errors import InvalidInput
 from localspec.terminal import one_line
 
@@ -38,7 +38,7 @@ def import_models(where: str, **values: Any) -> int:
             {"name": one.name, "files": list(map(str, one.paths)), "problem": one.problem or None}
             for one in found
         ]
-        print(json.dumps({"schema": 1, "models": rows}))
+        print_json({"schema": 1, "models": rows})
     else:
         for one in good:
             print(one_line(f"{one.name}  {one.paths[0]}"))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 import click
 
 from localspec.cli import options as cli_options
+from localspec.cli.streams import print_json
 from localspec.terminal import one_line
 
 
@@ -26,7 +26,7 @@ def list_pairs(**values: Any) -> int:
     named = store.names()
     if values["as_json"]:
         pairs = [pair_json(lock, name) | {"default": _is_default(lock, named)} for name, lock in named]
-        print(json.dumps({"schema": 1, "pairs": pairs}))
+        print_json({"schema": 1, "pairs": pairs})
     elif not named:
         print("no pairs yet. Get one: localspec pull qwen2.5-7b, or see: localspec catalog", file=sys.stderr)
     else:

@@ -12,6 +12,7 @@ import time
 import traceback
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from localspec import __version__
@@ -201,7 +202,17 @@ def _report(error: LocalspecError, code: int) -> int:
     return code
 
 
+def _blame_the_environment(error: click.ClickException) -> None:
+    """Where a wrong value came from a variable, name that instead of an option that nobody typed."""
+    if not isinstance(error, click.BadParameter) or error.param is None or error.ctx is None:
+        return
+    source = error.ctx.get_parameter_source(error.param.name or "")
+    if source is ParameterSource.ENVIRONMENT and isinstance(error.param.envvar, str):
+        error.param_hint = f"the environment variable {error.param.envvar}"
+
+
 def _report_usage(error: click.ClickException) -> int:
+    _blame_the_environment(error)
     hint = ""
     if (
         isinstance(error, click.UsageError)

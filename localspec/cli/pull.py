@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.completing import catalog_names, model_names
+from localspec.cli.streams import print_json
 from localspec.errors import Cancelled, DoesNotFit, DownloadFailed
 from localspec.terminal import one_line
 
@@ -89,7 +89,7 @@ def _download(puller: Puller, plan: PullPlan, values: dict[str, Any]) -> int:
         again = "Run the same command again: it goes on where it stopped"
         raise Cancelled("interrupted", again) from None
     if values["as_json"]:
-        print(json.dumps({"schema": 1, "pulled": pair_json(lock, lock.short_name)}))
+        print_json({"schema": 1, "pulled": pair_json(lock, lock.short_name)})
     else:
         kind = f", {lock.verdict}" if lock.verdict else ""
         print(f"pulled {one_line(lock.short_name)}: {size(lock.size)}{kind}. Run it: {run_command(lock)}")
@@ -121,7 +121,7 @@ def _check_folder(cache: Path) -> None:
 
 def _say_complete(lock: PairLock, values: dict[str, Any]) -> int:
     if values["as_json"]:
-        print(json.dumps({"schema": 1, "pulled": pair_json(lock, lock.short_name), "checked_online": False}))
+        print_json({"schema": 1, "pulled": pair_json(lock, lock.short_name), "checked_online": False})
     else:
         print(f"{one_line(lock.short_name)} is complete (not checked online). Run it: {run_command(lock)}")
     return 0
@@ -136,7 +136,7 @@ def _print_plan(plan: PullPlan, placed: FitPlan, values: dict[str, Any]) -> None
     from localspec.reports.pull import fit_lines, plan_lines
 
     if values["as_json"]:
-        print(json.dumps(plan_json(plan) | {"fits": placed.fits, "fit_bytes": placed.used}))
+        print_json(plan_json(plan) | {"fits": placed.fits, "fit_bytes": placed.used})
     else:
         print("\n".join([*plan_lines(plan), *fit_lines(placed)]))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.completing import only_pair_names
+from localspec.cli.streams import print_json
 from localspec.terminal import one_line
 
 
@@ -32,7 +32,7 @@ def show(pair: str, **values: Any) -> int:
             "measured": verdicts.as_json(verdicts.of_models([model.paths() for model in lock.models])),
             "lock": str(store.path_of(lock)),
         }
-        print(json.dumps({"schema": 1} | pair_json(lock) | details))
+        print_json({"schema": 1} | pair_json(lock) | details)
     else:
         print("\n".join(_lines(lock, str(store.path_of(lock)))))
     return 0

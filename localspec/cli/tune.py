@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from dataclasses import replace
@@ -14,6 +13,7 @@ import click
 from localspec.atomic_write import write_atomically
 from localspec.cli import options as cli_options
 from localspec.cli.bench import Minutes
+from localspec.cli.streams import print_json
 
 if TYPE_CHECKING:
     from localspec.bench.records import BenchRun, Report
@@ -44,7 +44,7 @@ def tune(pair: str, **values: Any) -> int:
     device = found.settings.device
     path = verdicts.store(found.files.target, found.files.draft, device, profile=record)
     if values["as_json"]:
-        print(json.dumps({"schema": 1, "kind": "localspec tune", "pair": run.pair, "device": device, **record}))
+        print_json({"schema": 1, "kind": "localspec tune", "pair": run.pair, "device": device, **record})
     else:
         print(_text(run, report), end="")
     if not values["quiet"]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.completing import only_pair_names
+from localspec.cli.streams import print_json
 from localspec.errors import ProblemFound
 from localspec.terminal import is_terminal, row
 
@@ -82,7 +82,7 @@ def _print(lock: PairLock, checks: list[FileCheck], values: dict[str, Any]) -> N
             for c in checks
         ]
         ok = all(check.good for check in checks)
-        print(json.dumps({"schema": 1, "name": lock.full_name, "ok": ok, "files": files}))
+        print_json({"schema": 1, "name": lock.full_name, "ok": ok, "files": files})
         return
     for check in checks:
         detail = f" ({check.detail})" if check.detail else ""

@@ -68,6 +68,10 @@ class EngineClient:
         """Whether that process runs."""
         return self._process.poll() is None
 
+    def death(self) -> EngineDied | None:
+        """How that process ended, None while it runs."""
+        return None if self.alive else self._death()
+
     def load(
         self,
         settings: LoadSettings,

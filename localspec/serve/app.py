@@ -117,6 +117,7 @@ class Application:
     # --- routes ----------------------------------------------------------------------------------------
 
     async def _health(self, request: Request) -> Response:
+        self._host.look_after_engine()
         state = self._host.state
         word = "ok" if state == "ready" else state
         return JSONResponse({"status": word, "detail": self._host.describe()}, 200 if state == "ready" else 503)

@@ -77,6 +77,13 @@ class Host:
             self.state, "ready"
         )
 
+    def look_after_engine(self) -> None:
+        """Notice that an idle engine's process has ended, of which nobody is told before the next request."""
+        session = self._session
+        death = session.client.death() if session is not None and not self.desk.running else None
+        if death is not None:
+            self._engine_died(death)
+
     def close(self) -> None:
         """Take no more jobs and end the engine's process."""
         self.state = "closing"
@@ -126,18 +133,19 @@ class Host:
 
     def _engine_died(self, error: EngineDied) -> None:
         """Start another one without the draft: two models need more of what may have run out."""
-        if self.state != "ready":
-            return
+        with self._lock:
+            if self.state != "ready":
+                return
+            dead, self._session = self._session, None
+            self.state, self.draft_off = "loading", f"left out after: {error.message}"
         print(f"error: {one_line(str(error), 1000)}", file=sys.stderr)
-        with self._lock, contextlib.suppress(Exception):
-            if self._session is not None:
-                self._session.close()
-            self._session = None
+        if dead is not None:
+            with contextlib.suppress(Exception):
+                dead.close()
         self.restarts += 1
         if self.restarts > MAX_RESTARTS:
             self._fail(error)
             return
-        self.state, self.draft_off = "loading", f"left out after: {error.message}"
         print("starting the engine again, without the draft", file=sys.stderr)
         threading.Thread(target=self._load, args=(True,), name="localspec-load", daemon=True).start()
 

@@ -19,7 +19,7 @@ from localspec.chat.runner import News, OpenSession, Runner
 from localspec.chat.session_store import SessionStore
 from localspec.machine import usable_cpus
 from localspec.tui.screens.chat import ChatScreen, NewsArrived
-from localspec.tui.screens.page import tell
+from localspec.tui.screens.page import notify, tell
 from localspec.tui.screens.views import open_pair
 
 if TYPE_CHECKING:
@@ -141,6 +141,13 @@ class LocalspecApp(App[int]):
 
     async def action_quit(self) -> None:
         self.exit(0)
+
+    def action_help_quit(self) -> None:
+        """Ctrl+C where nothing is selected to be copied: as in a shell it stops what runs, and nothing else."""
+        if self.screen is self._chat_screen and self.chat.runner.busy:
+            self._chat_screen.action_stop()
+        else:
+            notify(self, "Ctrl+Q quits.", seconds=3)
 
     def action_keys(self) -> None:
         from localspec.tui.screens.help import HelpScreen

@@ -27,6 +27,7 @@ PROMPT = [
 EVERYWHERE = [
     ("Ctrl+P", "Command palette: everything by name, themes too"),
     ("F1", "This page"),
+    ("Ctrl+C", "Copy what is selected, or stop the answer"),
     ("Ctrl+Q", "Quit"),
 ]
 MEANINGS = {

@@ -57,14 +57,35 @@ class WideModel(FakeModel):
         return out
 
 
+class RoughModel(FakeModel):
+    """Its logits remember, by `rounding` at most, in passes of which widths the last tokens came into its cache."""
+
+    rounding = 0.0
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._widths: list[int] = []
+
+    def extend(self, tokens: Sequence[int], rows: int = 1) -> NDArray[np.float32]:
+        self._widths = [*self._widths[: len(self.tokens)], *[len(tokens)] * len(tokens)]
+        out = super().extend(tokens, rows)
+        if self.rounding:
+            for back in range(rows):
+                end = len(self._widths) - back
+                rng = np.random.default_rng([end, *self._widths[max(0, end - 12) : end]])
+                out[-1 - back] += rng.uniform(-self.rounding, self.rounding, self.n_vocab).astype(np.float32)
+        return out
+
+
 class FakePair:
     """What the engine is, without libllama."""
 
-    def __init__(self, *, rounding: float = 0.0, target_seed: int = 1) -> None:
+    def __init__(self, *, rounding: float = 0.0, draft_rounding: float = 0.0, target_seed: int = 1) -> None:
         row = remembering(target_seed)
         self.target = WideModel(row, VOCABULARY)
         self.target.rounding = rounding
-        self.draft = FakeModel(close_to(row, 7), VOCABULARY)
+        self.draft = RoughModel(close_to(row, 7), VOCABULARY)
+        self.draft.rounding = draft_rounding
         self.drafter = ModelDrafter(self.draft)
         self.lookup = LookupDrafter()
         self.vocabulary = FakeVocabulary(PIECES, [END])

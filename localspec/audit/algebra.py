@@ -81,10 +81,12 @@ def _draft_rows(
     subject: Subject, tokens: list[int], ids: list[int], sampler: SamplerSettings, head: list[list[int]]
 ) -> list[Distribution]:
     """q of each guess in `ids`, from the draft's logits; `head`: the passes before the last token."""
-    rows = subject.rows("draft", [*head, [tokens[-1]], *([token] for token in ids[:-1])], len(ids)) if ids else ()
+    if not ids:
+        return []
+    rows = subject.rows("draft", [*head, [tokens[-1]], *([token] for token in ids[:-1])], len(ids))
     q_sampler = Sampler(
         sampler,
-        usable=subject.shared_rows or (len(rows[0]) if ids else None),
+        usable=subject.shared_rows or rows.shape[1],
         banned=subject.masked_ids,
         temperature=sampler.draft_temperature,
     )

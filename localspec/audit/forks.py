@@ -133,18 +133,19 @@ class _Judge:
         A token outside the filters counts as one just inside, less what its logit must rise to get there: a filter's
         edge is as sharp as a tie, and rounding crosses it as easily. None when no rise lets it in.
         """
-        rises = [self._rise_to_pass(row, token) for token in (first, second)]
-        if rises[0] is None or rises[1] is None:
+        rise_first, rise_second = self._rise_to_pass(row, first), self._rise_to_pass(row, second)
+        if rise_first is None or rise_second is None:
             return None
         raised = row.copy()
-        raised[[first, second]] += rises
+        raised[first] += rise_first
+        raised[second] += rise_second
         chances = self._chances(raised, first, second)
         if not chances.all():
             return None
         scores = np.log(chances)
         if self.noisy:
             scores = scores + self._gumbel(Distribution(np.array([first, second], np.int64), chances))
-        return float(scores[0] - scores[1]) - (rises[0] - rises[1]) / (self._settings.temperature or 1.0)
+        return float(scores[0] - scores[1]) - (rise_first - rise_second) / (self._settings.temperature or 1.0)
 
     def _rise_to_pass(self, row: NDArray[np.float32], token: int) -> float | None:
         """How much this token's logit must grow for the filters to let it in; None when that does not help."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -261,7 +262,7 @@ def _write_files(run: BenchRun, report: Report, path: Path, values: dict[str, An
     from localspec.bench.render.table import markdown_report
 
     storage.save(path, run, report)
-    pages = (
+    pages: tuple[tuple[Path | None, Callable[[], str]], ...] = (
         (values["html_file"], lambda: html_report(run, report)),
         (values["md_file"], lambda: markdown_report(run, report)),
         (values["csv_file"], lambda: csv_report(run)),

@@ -132,6 +132,6 @@ def tell(screen: Screen[Any], message: Message) -> None:
         screen.post_message(message)
 
 
-def notify(app: App[object], text: str, severity: str = "information", seconds: float = 8.0) -> None:
+def notify(app: App[Any], text: str, severity: str = "information", seconds: float = 8.0) -> None:
     """A notification; text from anywhere."""
     app.notify(one_line(text, 600), severity=severity, markup=False, timeout=seconds)  # type: ignore[arg-type]

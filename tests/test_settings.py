@@ -206,6 +206,23 @@ def test_the_table_and_the_options_are_the_same() -> None:
             assert named[setting.parameter].envvar == setting.variable
 
 
+def test_a_wrong_variable_is_blamed_by_its_own_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_TEMP", "hot")
+    assert main(["run", "pair", "text"]) == 2
+    assert "the environment variable LOCALSPEC_TEMP: 'hot' is not a valid float" in capsys.readouterr().err
+    assert main(["run", "pair", "text", "--temp", "cold"]) == 2
+    assert "'--temp': 'cold' is not a valid float" in capsys.readouterr().err
+
+
+def test_unset_says_whether_there_was_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    write("temp = 0.3\n")
+    for expected in ("temp has its default again", "temp was not set in "):
+        assert main(["config", "unset", "temp"]) == 0
+        assert expected in capsys.readouterr().err
+
+
 def test_themes_are_those_of_the_interface() -> None:
     from textual.theme import BUILTIN_THEMES
 

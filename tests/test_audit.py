@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from localspec.audit.forks import _Judge
 from localspec.audit.records import CHECKS, AuditResult
@@ -73,22 +74,45 @@ def test_rounding_of_the_draft_is_no_bug() -> None:
     assert [result.bugs for result in found] == [0, 0], [text_report(result, {}) for result in found]
 
 
+class Edge:
+    """Two tokens, the second near the edge of min-p 0.1; `place` decides the noise of the choice between them."""
+
+    def __init__(self, temperature: float, *, second_wins: bool) -> None:
+        self.sampler = SamplerSettings(temperature=temperature, top_k=0, top_p=1.0, min_p=0.1, seed=3)
+        self.edge = 5.0 + float(np.log(0.1))  # filters come before the temperature
+        self.place = next(
+            place for place in range(1, 200) if (self.judge(place).choice(self.row(0.001)) == 1) is second_wins
+        )
+
+    def judge(self, place: int) -> _Judge:
+        subject: Any = SimpleNamespace(ends=(), suppressed=(2,))
+        return _Judge(subject, GenerationRequest(prompt="x", sampler=self.sampler), [0] * place, 0)
+
+    def row(self, inside: float) -> NDArray[np.float32]:
+        return np.array([5.0, self.edge + inside, 9.0, -3.0], np.float32)
+
+    def gap(self, inside: float, first: int = 0, second: int = 1) -> float:
+        gap = self.judge(self.place).gap(self.row(inside), first, second)
+        assert gap is not None
+        return gap
+
+
 @pytest.mark.parametrize(("short", "temperature"), [(0.05, 1.0), (0.5, 1.0), (0.5, 0.8)])
 def test_a_token_outside_a_filter_is_as_far_as_its_way_inside(short: float, temperature: float) -> None:
     """Its distance counts in log odds: logits over the temperature."""
-    sampler = SamplerSettings(temperature=temperature, top_k=0, top_p=1.0, min_p=0.1, seed=3)
-    subject: Any = SimpleNamespace(ends=(), suppressed=(2,))
-    judge = _Judge(subject, GenerationRequest(prompt="x", sampler=sampler), [0, 1], 0)
-    edge = 5.0 + temperature * float(np.log(0.1))
+    near = Edge(temperature, second_wins=False)
+    assert near.gap(0.001) > 0
+    assert near.gap(-short) - near.gap(0.001) == pytest.approx(short / temperature, abs=0.01)
+    assert near.gap(-short, 1, 0) == -near.gap(-short)
+    assert near.judge(1).gap(near.row(0.1), 0, 2) is None, "out for good"
 
-    def gap(logit: float, first: int = 0, second: int = 1) -> float | None:
-        return judge.gap(np.array([5.0, logit, 9.0, -3.0], np.float32), first, second)
 
-    inside, outside, other_way = gap(edge + 0.001), gap(edge - short), gap(edge - short, 1, 0)
-    assert inside is not None and outside is not None and other_way is not None
-    assert outside - inside == pytest.approx(short / temperature, abs=0.01)
-    assert other_way == pytest.approx(-outside)
-    assert gap(edge, 0, 2) is None, "nothing lets a suppressed token in"
+@pytest.mark.parametrize("temperature", [1.0, 0.8])
+def test_a_token_that_wins_just_inside_a_filter_is_as_near_as_the_edge(temperature: float) -> None:
+    near = Edge(temperature, second_wins=True)
+    assert near.gap(0.03) == pytest.approx(-0.03 / temperature, abs=0.005)
+    assert near.gap(-0.03) == pytest.approx(0.03 / temperature, abs=0.005)
+    assert near.gap(-0.03, 1, 0) == pytest.approx(-0.03 / temperature, abs=0.005)
 
 
 def test_a_rewind_that_is_off_by_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

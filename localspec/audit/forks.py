@@ -20,9 +20,9 @@ from localspec.engine.noise import gumbel_noise
 from localspec.engine.sampling import Distribution, Sampler
 from localspec.engine.settings import GenerationRequest
 
-_HIGHEST_RISE = 32.0
-_RISE_STEP = 1e-3
-"""Of a logit, to get past the filters: what is tried at most, and how exactly it is found."""
+_FARTHEST_EDGE = 16.0
+_EDGE_STEP = 1e-3
+"""Moves of the logits that take a token across a filter's edge: what is tried at most, and how exactly it is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +94,11 @@ def _fork(subject: Subject, plain: Answer, other: Answer, index: int, what: Comp
 
 
 def _why(fork: Fork, repeated: bool, noise: Noise) -> str:
+    alike = "both tokens score alike" if fork.check != "coupled" else "both score alike, or one is at a filter's edge"
     if fork.kind == "near-tie" and fork.width == 1:
-        return "both tokens score alike, and the cache before them was filled in other batches"
+        return f"{alike}, and the cache before them was filled in other batches"
     if fork.kind == "near-tie":
-        return "both tokens score alike, and the two passes round differently"
+        return f"{alike}, and the two passes round differently"
     if fork.moved > noise.tolerance:
         usual = f"batches usually by {noise.largest:.3g}"
         return f"the pass of {fork.width} rows moves the logits by {fork.moved:.3g}, {usual}"
@@ -128,41 +129,55 @@ class _Judge:
         return distribution.sample_with_noise(self._gumbel(distribution))
 
     def gap(self, row: NDArray[np.float32], first: int, second: int) -> float | None:
-        """Score of `first` less that of `second`, in log odds.
+        """How far `first` is ahead of `second`, in log odds; below zero: behind. None when filters removed both.
 
-        A token outside the filters counts as one just inside, less what its logit must rise to get there: a filter's
-        edge is as sharp as a tie, and rounding crosses it as easily. None when no rise lets it in.
+        A filter's edge is as sharp as a tie: a token just inside may be chosen by far, and one just outside not at
+        all. So what counts is the least that must change to turn the choice around, by way of an edge or not.
         """
-        rise_first, rise_second = self._rise_to_pass(row, first), self._rise_to_pass(row, second)
-        if rise_first is None or rise_second is None:
+        inside = [bool(self._chances(row, token).all()) for token in (first, second)]
+        if not any(inside):
             return None
-        raised = row.copy()
-        raised[first] += rise_first
-        raised[second] += rise_second
-        chances = self._chances(raised, first, second)
-        if not chances.all():
+        if all(inside):
+            ahead = self._ahead(row, first, second)
+            edge = self._edge(row, first if ahead > 0 else second)
+            return ahead if edge is None else float(np.copysign(min(abs(ahead), self._odds(edge)), ahead))
+        if not inside[0]:
+            other_way = self.gap(row, second, first)
+            return None if other_way is None else -other_way
+        edge = self._edge(row, second)
+        if edge is None:
             return None
+        entered = _moved_towards_edge(row, second, edge, enter=True)
+        return self._odds(edge) + max(0.0, self._ahead(entered, first, second))
+
+    def _ahead(self, row: NDArray[np.float32], first: int, second: int) -> float:
+        """Score of `first` less that of `second`, both inside the filters."""
+        chances = self._chances(row, first, second)
+        if not chances.all():  # making room for one took the other out
+            return 0.0
         scores = np.log(chances)
         if self.noisy:
             scores = scores + self._gumbel(Distribution(np.array([first, second], np.int64), chances))
-        return float(scores[0] - scores[1]) - (rise_first - rise_second) / (self._settings.temperature or 1.0)
+        return float(scores[0] - scores[1])
 
-    def _rise_to_pass(self, row: NDArray[np.float32], token: int) -> float | None:
-        """How much this token's logit must grow for the filters to let it in; None when that does not help."""
+    def _odds(self, move: float) -> float:
+        """Log odds between two tokens whose logits each move so far, apart."""
+        return 2.0 * move / (self._settings.temperature or 1.0)
 
-        def passes(rise: float) -> bool:
-            raised = row.copy()
-            raised[token] += rise
-            return bool(self._chances(raised, token).all())
+    def _edge(self, row: NDArray[np.float32], token: int) -> float | None:
+        """How far the logits must move for a filter to let this token in, or out; None when nothing does."""
+        inside = bool(self._chances(row, token).all())
 
-        if passes(0.0):
-            return 0.0
-        low, high = 0.0, _HIGHEST_RISE
-        if not passes(high):
+        def crossed(move: float) -> bool:
+            moved_row = _moved_towards_edge(row, token, move, enter=not inside)
+            return bool(self._chances(moved_row, token).all()) != inside
+
+        low, high = 0.0, _FARTHEST_EDGE
+        if not crossed(high):
             return None
-        while high - low > _RISE_STEP:
+        while high - low > _EDGE_STEP:
             middle = (low + high) / 2
-            low, high = (low, middle) if passes(middle) else (middle, high)
+            low, high = (low, middle) if crossed(middle) else (middle, high)
         return high
 
     def _chances(self, row: NDArray[np.float32], *tokens: int) -> NDArray[np.float64]:
@@ -172,6 +187,12 @@ class _Judge:
     def _gumbel(self, distribution: Distribution) -> NDArray[np.float64]:
         assert self._settings.seed is not None
         return gumbel_noise(self._settings.seed, len(self._history), distribution.ids)
+
+
+def _moved_towards_edge(row: NDArray[np.float32], token: int, move: float, *, enter: bool) -> NDArray[np.float32]:
+    """Every logit moved by `move`, in the way that lets the token past min-p, top-p and top-k soonest, or out."""
+    above = row > row[token]
+    return np.where(above == enter, row - np.float32(move), row + np.float32(move)).astype(np.float32)
 
 
 def _text(plain: Answer, other: Answer, token: int) -> str:

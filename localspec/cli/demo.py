@@ -40,13 +40,15 @@ def demo(model: Path | None, quiet: bool) -> int:
     path = model or carried_model()
     with open_session(str(path), LoadOptions(draft="none", context=1024)) as session:
         say = _nothing if quiet else _say
-        say(f"{path.name}: {session.info.target.description}, {session.info.threads} threads")
+        say(f"{path.name}: {session.info.target.parameters / 1e6:.0f}M parameters, {session.info.threads} threads")
         say("Prompt lookup guesses that what followed these words before follows again.")
         say("The model checks every guess, so the text is its own.")
         say("")
         _show(session, quiet)
         pairs = []
-        for _ in range(ROUNDS):
+        for number in range(ROUNDS):
+            if not quiet:
+                print(f"measuring, pair {number + 1} of {ROUNDS}", file=sys.stderr)
             plain, guessed = _answer(session, "none"), _answer(session, "lookup")
             pairs.append((plain, guessed))
         _verdict(pairs)
@@ -101,8 +103,8 @@ def _verdict(pairs: list[tuple[Finished, Finished]]) -> None:
     ratio = median(guessed / plain for plain, guessed in rates)
     plain, guessed = median(rate[0] for rate in rates), median(rate[1] for rate in rates)
     same = all(a.tokens == b.tokens for a, b in pairs)
-    print(f"plain {plain:.1f} tokens/s, with lookup {guessed:.1f} tokens/s: {ratio:.2f}x")
-    print(f"(median of {len(rates)} pairs, one after the other in turn)")
+    print(f"with lookup {ratio:.2f}x as fast as plain (median of {len(rates)} pairs, one after the other in turn)")
+    print(f"medians of the two: plain {plain:.1f} tokens/s, with lookup {guessed:.1f} tokens/s")
     print(
         "the text was the same both times"
         if same

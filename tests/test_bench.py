@@ -408,7 +408,7 @@ class TestReport:
         ("speed", "start", "end"),
         [
             (1.5, "Speculation pays here for code, not for chat: ", "over all kinds."),
-            (1.0, "No measurable gain from speculation here: ", "over all kinds; it does not pay for chat."),
+            (1.0, "Speculation does not pay here over all kinds together: ", "; it does not pay for chat."),
         ],
     )
     def test_the_headline_names_the_kinds(self, speed: float, start: str, end: str) -> None:
@@ -421,6 +421,20 @@ class TestReport:
         ]
         text = analyse(replace(run, samples=tuple(slow))).headline
         assert text.startswith(start) and text.endswith(end)
+
+    def test_the_headline_agrees_with_the_pool_where_no_kind_alone_is_certain(self) -> None:
+        """Each kind gains in other starts than the other one; together they gain in all."""
+        gains = {"code": (1.3, 1.0, 1.15), "chat": (1.0, 1.3, 1.15)}
+        run = simulate(World({"auto": 1.0}, start_noise=0.0, cell_noise=0.0), 1)
+
+        def gained(s: Sample) -> Sample:
+            gain = gains[s.cell.kind][s.cell.start] if s.cell.arm == "auto" else 1.0
+            return replace(s, measured=replace(s.measured, wall_seconds=s.measured.wall_seconds / gain))
+
+        report = analyse(replace(run, samples=tuple(gained(s) for s in run.samples)))
+        assert report.headline.startswith("Speculation pays here over all kinds together: 1.1")
+        assert report.headline.endswith("; for no kind alone is that certain.")
+        assert report.recommended == "on"
 
     def test_servers_are_compared_with_each_other(self) -> None:
         arms = (replace(PLAIN_ARM, peer="http://one"), Arm("two", "none", peer="http://two"))

@@ -65,9 +65,12 @@ def headline(rows: Sequence[Row], run: BenchRun) -> str:
         return f"{said}: {speed} over all kinds."
     if len(words["does not pay"]) == len(kinds):
         return f"Speculation does not pay here for {_and(words['does not pay'])}: {speed} over all kinds."
-    if words["does not pay"]:
-        slower = _and(words["does not pay"])
-        return f"No measurable gain from speculation here: {speed} over all kinds; it does not pay for {slower}."
+    slower = f"it does not pay for {_and(words['does not pay'])}" if words["does not pay"] else ""
+    if pooled.verdict in words:
+        rest = slower or "for no kind alone is that certain"
+        return f"Speculation {pooled.verdict} here over all kinds together: {speed}; {rest}."
+    if slower:
+        return f"No measurable gain from speculation here: {speed} over all kinds; {slower}."
     why = f"; no verdict: {blocking[0]}" if all(blocking) else ""
     return f"No measurable gain from speculation here: {speed}{why}."
 

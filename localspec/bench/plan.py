@@ -22,7 +22,7 @@ _FEWEST_KINDS = 2
 _USED = 0.85
 """Share of the budget that is planned: estimates err, and a run must end in time."""
 _CELL_OVERHEAD = 0.1
-_TOO_LITTLE = "nothing more, although even this smallest run may take longer than the budget"
+_TOO_LITTLE = "nothing else: even this smallest run may take longer than the budget"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from localspec.bench.records import (
     Prompt,
     Report,
     Row,
+    Sample,
 )
 from localspec.bench.runner import execute, whole_blocks
 from localspec.bench.statistics import difference_interval, log_interval, t95, without_levels

@@ -43,8 +43,10 @@ _OPTIMISM = 0.12  # tokens that a draft is given the benefit of the doubt for, w
 _FIRST_TRUST = 6  # guesses in a draft, until one of that length was kept whole
 _COPY_RISK = 2.0  # plain steps that a copy may lose at most, until one was kept whole
 _FIRST_COPY = (8, 16)  # guesses in it, whatever the risk
+_COPY_BALANCE = 4.0  # tokens: what copies brought beyond their time is remembered up to here
 _DOUBTED_COPY = 1.0  # tokens that a copy must promise to gain, where drafts are not expected to pay
-_DEBT_ROUNDS = 8  # catching up is an investment in about so many rounds
+_SURE = 0.3  # tokens that a draft must promise, for doing without it to be a loss
+_DEBT_ROUNDS = 8  # catching up is an investment in about so many rounds, beyond what waiting has cost already
 _PREFILL_ROUNDS = 60  # and reading the prompt in so many
 _SPIKE = 1.5  # times what a round like this one takes, beyond which time is nobody's fault
 _QUIET_ROUNDS = 6  # rounds without a draft until the state reads off
@@ -123,9 +125,11 @@ class AdaptiveController:
     def _forget_text(self) -> None:
         self.lookup = LookupAcceptance()
         self._trusted_copy = 0
+        self._copy_balance = 0.0
         self._tokens = self._steps = _RATE_PRIOR
         self._possible = 0.0
         self._value = DraftValue()
+        self._missed = self._forgone = 0.0
         self._doubted = self._expectation is not None and not self._expectation.pays
         if self._doubted:
             self.state, self.reason = "off", f"off: {self._why_doubted()}"
@@ -149,10 +153,12 @@ class AdaptiveController:
             return Plan("none", 0, "a plain pass, to know what plain takes now")
         copy_length, copy_gain = self._lookup_gain(situation)
         model_gain = self._model_gain(situation)
-        least = _DOUBTED_COPY if self._doubted else 0.0
+        # Small promises are kept less often than they seem: copies that lost have to promise more.
+        least = _DOUBTED_COPY if self._doubted else max(0.0, -self._copy_balance) / _COPY_BALANCE
         if copy_length and copy_gain >= model_gain and (copy_gain > least or self._ordered):
             return self._on("lookup", copy_length)
         if situation.has_model and self._drafter != "lookup" and (model_gain > 0.0 or self._ordered):
+            self._forgone = 0.0
             trusted = max(_FIRST_TRUST, 2 * self.acceptance.longest_kept)
             return self._on("model", min(situation.budget, self._length or min(trusted, self._longest)))
         if self._ordered:
@@ -160,7 +166,9 @@ class AdaptiveController:
         probe = self._probe_length(situation)
         if probe:
             self._is_probe = True
+            self._forgone = 0.0
             return Plan("model", probe, "a probe: does the draft model pay again?")
+        self._forgone += self._missed
         return Plan("none", 0, self._off(situation))
 
     def _prices_of(self, situation: Situation) -> Prices:
@@ -187,6 +195,7 @@ class AdaptiveController:
 
     def _model_gain(self, situation: Situation) -> float:
         """The tokens that a draft of the model gains over plain (negative: it loses)."""
+        self._missed = 0.0
         if not situation.has_model or self._drafter == "lookup" or self.probing.blocked or self._doubted:
             return -1.0
         # A length set beforehand is calculated; what stopping by confidence adds to it is met.
@@ -204,8 +213,9 @@ class AdaptiveController:
         value = self._value.gain(self._before, rate, best)
         if self.probing.ahead:
             value += _OPTIMISM
-        debt = self.costs.catch_up_seconds(situation.catch_up_rows, situation.position)
-        return value - self._prices.in_tokens(debt) / _DEBT_ROUNDS
+        self._missed = max(0.0, value - _SURE)
+        debt = self._prices.in_tokens(self.costs.catch_up_seconds(situation.catch_up_rows, situation.position))
+        return value - max(0.0, debt - self._forgone) / _DEBT_ROUNDS
 
     def _on(self, drafter: Choice, length: int) -> Plan:
         return Plan(drafter, length, "as ordered" if self._ordered else f"{drafter} pays")
@@ -271,7 +281,10 @@ class AdaptiveController:
         else:
             # A spike in a round with a draft is no more the draft's fault than one in a plain round.
             ordinary = _SPIKE * self._expected_seconds(round_) / plain
-            self.probing.observe_draft(tokens, tokens - min(steps, ordinary), seconds)
+            gained = tokens - min(steps, ordinary)
+            self.probing.observe_draft(tokens, gained, seconds)
+            if round_.drafter == "lookup":
+                self._copy_balance = max(-_COPY_BALANCE, min(_COPY_BALANCE, self._copy_balance + gained))
             if self.state == "off":
                 self._change("on", f"on: {round_.drafter} pays again")
         if self.state == "on" and round_.drafter != "none":

@@ -11,16 +11,16 @@ from localspec.engine.machine_profiles import MachineProfile
 from localspec.engine.policies import ConfidenceCut, Heuristic, Recipe
 from localspec.engine.simulate import Trace, adaptive, clairvoyant_seconds, replay
 
-PolicyMaker = Callable[[MachineProfile, int], Controller]
+PolicyMaker = Callable[[MachineProfile, int, int], Controller]
 
 POLICIES: dict[str, PolicyMaker] = {
-    "recipe": lambda profile, seed: Recipe(),
-    "heuristic": lambda profile, seed: Heuristic(),
-    "cut 0.4": lambda profile, seed: ConfidenceCut(0.4),
-    "cut 0.75": lambda profile, seed: ConfidenceCut(0.75),
+    "recipe": lambda profile, seed, longest: Recipe(),
+    "heuristic": lambda profile, seed, longest: Heuristic(),
+    "cut 0.4": lambda profile, seed, longest: ConfidenceCut(0.4),
+    "cut 0.75": lambda profile, seed, longest: ConfidenceCut(0.75),
     "auto": adaptive,
 }
-"""Policies by name; each is made anew for a (profile, seed)."""
+"""Policies by name; each is made anew for a (profile, seed, longest draft)."""
 
 COPY_LENGTHS = (2, 4, 8, 16)
 
@@ -51,11 +51,14 @@ class Comparison:
 def compare(
     trace: Trace, profile: MachineProfile, seeds: Sequence[int] = (0,), repeats: int = 4, longest: int = 8
 ) -> Comparison:
-    """Run everything. `repeats`: times the text is repeated to make one long answer."""
+    """Run everything.
+
+    `repeats`: times the text is repeated to make one long answer. `longest`: of the fixed lengths, and for auto.
+    """
 
     def speed(maker: PolicyMaker) -> float:
         return mean(
-            replay(trace, profile, maker(profile, seed), seed, repeats).tokens_per_second for seed in seeds
+            replay(trace, profile, maker(profile, seed, longest), seed, repeats).tokens_per_second for seed in seeds
         )
 
     fixed = {f"K={k}": speed(_fixed("model", k)) for k in range(longest + 1)}
@@ -76,7 +79,7 @@ def compare(
 
 
 def _fixed(drafter: Choice, length: int) -> PolicyMaker:
-    return lambda profile, seed: FixedController(drafter, length)
+    return lambda profile, seed, longest: FixedController(drafter, length)
 
 
 def table(comparisons: Sequence[Comparison]) -> Iterator[str]:

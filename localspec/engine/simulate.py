@@ -271,9 +271,9 @@ def calibrated_costs(profile: MachineProfile, seed: int = 0) -> Costs:
     return calibrate(lambda rows: machine.target_pass(rows, 0), lambda rows: machine.draft_passes(rows, 1, 0))
 
 
-def adaptive(profile: MachineProfile, seed: int = 0) -> AdaptiveController:
-    """Our controller, fresh but for its calibration."""
-    return AdaptiveController(calibrated_costs(profile, seed), longest=8)
+def adaptive(profile: MachineProfile, seed: int = 0, longest: int = 8) -> AdaptiveController:
+    """Our controller, fresh but for its calibration. `longest`: guesses of the model in a draft, at most."""
+    return AdaptiveController(calibrated_costs(profile, seed), longest=longest)
 
 
 def clairvoyant_seconds(trace: Trace, profile: MachineProfile, seed: int = 0) -> float:

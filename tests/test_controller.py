@@ -110,7 +110,7 @@ def test_without_a_model_only_matches_that_pay_are_copied() -> None:
 
 
 def test_matches_are_judged_by_the_text_even_when_they_were_not_used() -> None:
-    controller = AdaptiveController(dear_rows(), drafter="auto")
+    controller = AdaptiveController(calibrate(lambda rows: 0.1 * (1 + 0.6 * (rows - 1))), drafter="auto")
     offer = situation(has_model=False, lookup_ids=(7,) * 16, lookup_match=2)
     assert controller.plan(offer).drafter == "none"
     for index in range(1, 120):

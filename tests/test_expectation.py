@@ -86,7 +86,7 @@ def test_a_copy_that_promises_much_is_made_all_the_same() -> None:
     assert AdaptiveController(cheap()).plan(short).drafter == "lookup"
     controller = AdaptiveController(cheap(), expectation=LOSES)
     assert controller.plan(long).drafter == "lookup"
-    dear = calibrate(lambda rows: 0.1 * (1 + 0.3 * (rows - 1)))
+    dear = calibrate(lambda rows: 0.1 * (1 + 0.1 * (rows - 1)))
     assert AdaptiveController(dear).plan(short).drafter == "lookup"
     assert AdaptiveController(dear, expectation=LOSES).plan(short).drafter == "none"
 

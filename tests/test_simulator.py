@@ -30,6 +30,8 @@ from localspec.engine.simulate import (
 )
 
 TRACES = Path(__file__).parent / "data" / "open.json.gz"
+LONG_TRACES = Path(__file__).parent / "data" / "long.json.gz"
+"""Ten answers of up to 420 tokens with chains of 16 guesses, made by `benchmarks/record_traces.py`."""
 PAYING = [profile for profile in PROFILES if profile.pays]
 
 
@@ -45,6 +47,12 @@ def text(kind: str, temperature: float, lookup: bool = True) -> Trace:
 @cache
 def comparisons() -> tuple[Comparison, ...]:
     return tuple(compare(trace, profile, (0, 1)) for profile in PROFILES for trace in texts())
+
+
+@cache
+def long_comparisons() -> tuple[Comparison, ...]:
+    """With every fixed length from 0 to 16."""
+    return tuple(compare(trace, p, (0,), longest=16) for p in PROFILES for trace in read_traces(LONG_TRACES))
 
 
 def even_text(
@@ -93,6 +101,27 @@ def test_beats_the_threshold_recipe_everywhere() -> None:
         floor = 0.985 if row.trace == "edit 0" else 1.0
         assert row.policies["auto"] >= floor * row.policies["recipe"], row
     assert mean(row.policies["auto"] / row.policies["recipe"] for row in comparisons()) >= 1.2
+
+
+def test_long_texts_are_ahead_of_the_best_length_up_to_16_chosen_in_hindsight() -> None:
+    paying = [row.of_best("auto") for row in long_comparisons() if row.profile.pays]
+    assert mean(paying) >= 1.07
+    assert min(paying) >= 0.98
+
+
+def test_long_texts_are_never_slower_than_plain_and_beat_the_recipe_everywhere() -> None:
+    for row in long_comparisons():
+        assert row.of_plain("auto") >= 0.985, row
+        assert row.policies["auto"] >= 1.02 * row.policies["recipe"], row
+    assert mean(row.of_plain("auto") for row in long_comparisons() if not row.profile.pays) >= 1.0
+
+
+def test_a_draft_left_behind_by_copies_comes_back() -> None:
+    """A story that runs into a loop, again and again: copying the loop must not cost the draft model its turn."""
+    (story,) = (trace for trace in read_traces(LONG_TRACES) if trace.name == "creative 0")
+    profile = next(profile for profile in PROFILES if profile.name == "two-cores-bf16")
+    outcome = replay(story, profile, adaptive(profile, 0, 16), 0, 4)
+    assert sum(round_.drafter == "model" for round_ in outcome.rounds[-100:]) >= 25
 
 
 def test_nothing_beats_the_clairvoyant() -> None:

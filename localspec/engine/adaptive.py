@@ -43,7 +43,7 @@ _OPTIMISM = 0.12  # tokens that a draft is given the benefit of the doubt for, w
 _FIRST_TRUST = 6  # guesses in a draft, until one of that length was kept whole
 _COPY_RISK = 2.0  # plain steps that a copy may lose at most, until one was kept whole
 _FIRST_COPY = (8, 16)  # guesses in it, whatever the risk
-_COPY_BALANCE = 4.0  # tokens: what copies brought beyond their time is remembered up to here
+_LEAST_COPY = 0.2  # tokens that a copy must promise to gain: smaller promises are kept too rarely
 _DOUBTED_COPY = 1.0  # tokens that a copy must promise to gain, where drafts are not expected to pay
 _SURE = 0.3  # tokens that a draft must promise, for doing without it to be a loss
 _DEBT_ROUNDS = 8  # catching up is an investment in about so many rounds, beyond what waiting has cost already
@@ -125,7 +125,6 @@ class AdaptiveController:
     def _forget_text(self) -> None:
         self.lookup = LookupAcceptance()
         self._trusted_copy = 0
-        self._copy_balance = 0.0
         self._tokens = self._steps = _RATE_PRIOR
         self._possible = 0.0
         self._value = DraftValue()
@@ -153,8 +152,7 @@ class AdaptiveController:
             return Plan("none", 0, "a plain pass, to know what plain takes now")
         copy_length, copy_gain = self._lookup_gain(situation)
         model_gain = self._model_gain(situation)
-        # Small promises are kept less often than they seem: copies that lost have to promise more.
-        least = _DOUBTED_COPY if self._doubted else max(0.0, -self._copy_balance) / _COPY_BALANCE
+        least = _DOUBTED_COPY if self._doubted else _LEAST_COPY
         if copy_length and copy_gain >= model_gain and (copy_gain > least or self._ordered):
             return self._on("lookup", copy_length)
         if situation.has_model and self._drafter != "lookup" and (model_gain > 0.0 or self._ordered):
@@ -281,10 +279,7 @@ class AdaptiveController:
         else:
             # A spike in a round with a draft is no more the draft's fault than one in a plain round.
             ordinary = _SPIKE * self._expected_seconds(round_) / plain
-            gained = tokens - min(steps, ordinary)
-            self.probing.observe_draft(tokens, gained, seconds)
-            if round_.drafter == "lookup":
-                self._copy_balance = max(-_COPY_BALANCE, min(_COPY_BALANCE, self._copy_balance + gained))
+            self.probing.observe_draft(tokens, tokens - min(steps, ordinary), seconds)
             if self.state == "off":
                 self._change("on", f"on: {round_.drafter} pays again")
         if self.state == "on" and round_.drafter != "none":

@@ -192,6 +192,20 @@ async def test_a_long_stream_costs_no_more_at_its_end(tmp_path: Path) -> None:
         assert "Heading" in "\n".join(transcript.all_lines()[-40:])
 
 
+async def test_a_message_typed_faster_than_the_first_paint_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, _ = make_app(tmp_path, Script())
+    begin = app._begin
+    monkeypatch.setattr(app, "_begin", lambda: app.set_timer(0.4, begin))
+    async with running(app, WIDE) as pilot:
+        await pilot.press(*"hello", "enter")
+        assert not chat_screen(pilot).begun
+        await until(pilot, lambda: len(chat_screen(pilot).chat.conversation.turns) == 2)
+        await settled(pilot)
+        assert notified(app) == [] and chat_screen(pilot).prompt.text == ""
+
+
 @pytest.mark.parametrize("key", ["escape", "ctrl+c"])
 async def test_a_stop_stops_within_a_round(tmp_path: Path, key: str) -> None:
     app, opener = make_app(tmp_path, LONG)

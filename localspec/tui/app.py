@@ -99,6 +99,7 @@ class LocalspecApp(App[int]):
 
     def _begin(self) -> None:
         start, screen = self._start, self._chat_screen
+        screen.begun = True
         if start.session:
             session = self.chat.reopen(self.chat.store.find(start.session))
             screen.show_conversation()

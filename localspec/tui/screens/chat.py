@@ -85,6 +85,8 @@ class ChatScreen(Screen[None]):
         self._ticker: Timer | None = None
         self.memory: MemoryUse | None = None
         self._status = ""
+        self.begun = False
+        """Whether the app has opened what it was started with; a message waits for that."""
         self._ticks = 0
         self._numbers_every = max(3, round(ticks_per_second / 2))
 
@@ -196,6 +198,9 @@ class ChatScreen(Screen[None]):
 
     @on(Prompt.Sent)
     def _send(self, message: Prompt.Sent) -> None:
+        if not self.begun:  # typed faster than the first paint; the pair is opened right after it
+            self.set_timer(0.02, lambda: self._send(message))
+            return
         try:
             self.chat.send(message.text)
         except LocalspecError as error:

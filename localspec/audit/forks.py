@@ -1,8 +1,8 @@
 """Two answers that should be the same: where do they part, and does rounding explain it?
 
 At the fork the target is asked again, on a cache made anew without any rewind: once with one row a pass, once with
-the pass that verified the draft. A near-tie is a choice between tokens whose scores are closer than batches move
-them here. Anything else is a bug, of the engine or of this build's kernels.
+the pass that verified the draft. A near-tie is a choice between tokens whose scores, or ways to a filter's edge, are
+closer than batches move them here. Anything else is a bug, of the engine or of this build's kernels.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ class Fork:
     other_text: str
     gap_single: float | None
     """How much better the target likes the plain token, decoded one row at a time: in log odds of the choice
-    that is made (penalties and noise included). A token outside the filters counts as just inside, less the rise of
-    its logit that this takes; None where no rise would let it in."""
+    that is made (penalties and noise included). Where a filter's edge lies nearer than a tie, the way to
+    that edge counts; None where filters removed both, or one for good."""
     gap_batch: float | None
     """The same in the pass that verified the draft. Below zero: there it likes the other one better."""
     width: int

@@ -1,7 +1,7 @@
 """llama.cpp kept from using AMX, the matrix unit of recent Intel server processors.
 
 GCC 12, and maybe others, compile llama.cpp's set-up of the tiles wrongly: it is read before all of it is written,
-and the first pass of a Q4_0, Q8_0 or Q4_K model kills the process. The other kernels of the same build are right.
+and the first pass of a quantized model (seen: Q4_K_M) kills the process. The other kernels of the same build are right.
 libggml asks Linux for the unit once, while the first model is loaded, and does without it when the answer is no.
 """
 

@@ -23,10 +23,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
-from localspec.engine.client import EngineClient
+from localspec.engine.process.client import EngineClient
 from localspec.engine.records import Finished, GenerationStats
 from localspec.engine.settings import GenerationRequest, LoadSettings, SamplerSettings, SpeculationSettings
-from localspec.machine import physical_cores
+from localspec.ground.machine import physical_cores
 
 FLOOR = 0.97
 LLAMA_LENGTHS = (3, 2, 5, 8)

@@ -18,9 +18,9 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.engine.adaptive import AdaptiveController
-from localspec.engine.controller import Controller, FixedController
-from localspec.engine.costs import Costs
+from localspec.engine.control.adaptive import AdaptiveController
+from localspec.engine.control.controller import Controller, FixedController
+from localspec.engine.control.costs import Costs
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter
 from localspec.engine.generate import Drafters, Generation, Limits

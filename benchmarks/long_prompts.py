@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gains import FUNCTION
 
-_SOURCE = (Path(__file__).parents[1] / "localspec" / "engine" / "cancel.py").read_text(encoding="utf-8")
+_SOURCE = (Path(__file__).parents[1] / "localspec" / "engine" / "process" / "cancel.py").read_text(encoding="utf-8")
 
 _STAFF = """\
 Mara Lindqvist, born 1984, joined in 2012, head of the bindery, desk 4-17, extension 2203, speaks Swedish and German.

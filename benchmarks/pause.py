@@ -15,10 +15,10 @@ from pathlib import Path
 
 from gains import PROMPTS, TEMPLATE
 
-from localspec.engine.client import EngineClient
+from localspec.engine.process.client import EngineClient
 from localspec.engine.records import Round, RoundFinished
 from localspec.engine.settings import GenerationRequest, LoadSettings, SamplerSettings, SpeculationSettings
-from localspec.machine import physical_cores
+from localspec.ground.machine import physical_cores
 
 MORE_PROMPTS = (
     "Write a SQL query that lists customers without an order in the last year, and explain it.",

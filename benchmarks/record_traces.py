@@ -17,13 +17,13 @@ from pathlib import Path
 from gains import TEMPLATE
 from long_prompts import LONG_PROMPTS
 
-from localspec.engine.cancel import CancelFlag
 from localspec.engine.llama.context import Context, ContextSettings
 from localspec.engine.llama.weights import Placement, Weights
 from localspec.engine.noise import Rejection
+from localspec.engine.process.cancel import CancelFlag
 from localspec.engine.sampling import Distribution, Sampler, confidence
 from localspec.engine.settings import SamplerSettings
-from localspec.machine import physical_cores
+from localspec.ground.machine import physical_cores
 
 
 class Recorder:

@@ -120,7 +120,7 @@ def _shown(value: object) -> str:
 
 def exit_codes() -> str:
     """Codes with the errors that end in them."""
-    from localspec import errors
+    from localspec.ground import errors
 
     found: dict[int, list[str]] = {0: ["in order"], 1: ["a bug in localspec"]}
     for kind in vars(errors).values():
@@ -174,8 +174,8 @@ def _screens() -> Iterator[tuple[str, Any]]:
 
 def origins() -> str:
     """How words are marked by who made them."""
-    from localspec.chat.provenance import MARKS
     from localspec.tui.screens.help import MEANINGS
+    from localspec.ui.provenance import MARKS
 
     rows = [(name, code(f"{before}word{after}"), MEANINGS[name]) for name, (before, after) in MARKS.items()]
     return table(("origin", "without colour", "meaning"), rows)
@@ -193,7 +193,7 @@ def check_rules() -> str:
 
 def pairs() -> str:
     """Models of the catalog with their recommended drafts."""
-    from localspec.pairs.catalog import load_catalog
+    from localspec.pairs.names.catalog import load_catalog
 
     rows = [
         (code(model.name), ", ".join(map(code, model.drafts)), model.why)

@@ -5,7 +5,7 @@ import os
 import runpy
 import sys
 
-from localspec.engine.child import MODULE_FLAG
+from localspec.engine.process.subprocesses import MODULE_FLAG
 
 
 def restore_library_path() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.engine import inspection
-from localspec.engine.controller import FixedController
+from localspec.engine.control.controller import FixedController
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter
 from localspec.engine.generate import Drafters, Generation, Limits

@@ -12,13 +12,13 @@ import textual.app
 import textual.pilot
 from textual.pilot import Pilot
 
-from localspec.chat.chat import Chat, ChatSettings
-from localspec.chat.preferences import PreferenceFile, PromptHistory
-from localspec.chat.runner import AnswerEnded, Runner
-from localspec.chat.session_store import SessionStore
 from localspec.session import LoadOptions
 from localspec.tui.app import LocalspecApp, Start
 from localspec.tui.screens.chat import ChatScreen
+from localspec.ui.chat import Chat, ChatSettings
+from localspec.ui.preferences import PreferenceFile, PromptHistory
+from localspec.ui.runner import AnswerEnded, Runner
+from localspec.ui.session_store import SessionStore
 from tests.fake_engine import FakeOpener, Script
 
 MARKDOWN = (

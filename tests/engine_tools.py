@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from localspec.engine.controller import FixedController
+from localspec.engine.control.controller import FixedController
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter
 from localspec.engine.engine import Engine

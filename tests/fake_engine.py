@@ -22,9 +22,9 @@ from localspec.engine.records import (
     Token,
 )
 from localspec.engine.settings import GenerationRequest, LoadSettings
-from localspec.errors import EngineDied
-from localspec.pairs.fit_records import FitPlan, Place, Placement
-from localspec.pairs.resolve import PairFiles
+from localspec.ground.errors import EngineDied
+from localspec.pairs.memory.fit_records import FitPlan, Place, Placement
+from localspec.pairs.names.resolve import PairFiles
 from localspec.session import LoadOptions, Session
 
 TARGET, DRAFT = Path("big-q4.gguf"), Path("small-q4.gguf")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.errors import InvalidInput
+from localspec.ground.errors import InvalidInput
 
 
 class FakeModel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from localspec.pairs.gguf_header import parse_header
+from localspec.pairs.gguf.header import parse_header
 from tests.header_writer import Q8_0, header, vocabulary
 
 WORDS = 400

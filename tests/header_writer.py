@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from localspec.pairs.gguf_header import parse_header
-from localspec.pairs.model_info import ModelInfo
+from localspec.pairs.gguf.header import parse_header
+from localspec.pairs.gguf.model_info import ModelInfo
 
 NORMAL, CONTROL, USER, UNUSED = 1, 3, 4, 5
 F16, Q4_0, Q5_0, Q8_0, Q4_K, Q6_K = 1, 2, 6, 8, 12, 14

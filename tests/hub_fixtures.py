@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from localspec.pairs import download, hub
-from localspec.pairs.hf_cache import cache_folder
-from localspec.pairs.hub import Hub
+from localspec.pairs.hub import download, hub
+from localspec.pairs.hub.hf_cache import cache_folder
+from localspec.pairs.hub.hub import Hub
 from localspec.pairs.pull import Puller, PullPlan, PullRequest
-from localspec.pairs.store import PairLock, Store
+from localspec.pairs.store.store import PairLock, Store
 from tests.fakehub import FakeHub
 from tests.gguf_samples import model_bytes
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from localspec.pairs.gguf_header import read_header
-from localspec.pairs.model_info import Tensor
+from localspec.pairs.gguf.header import read_header
+from localspec.pairs.gguf.model_info import Tensor
 
 _ALIGNMENT = 32
 

@@ -246,7 +246,7 @@ def test_penalties_counted_once_per_round_are_named(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_engine_that_fails_is_a_finding_and_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    from localspec.errors import EngineError
+    from localspec.ground.errors import EngineError
 
     pair = FakePair()
     honest = pair.generate
@@ -264,7 +264,7 @@ def test_an_engine_that_fails_is_a_finding_and_not_the_end(monkeypatch: pytest.M
 
 
 def test_an_engine_that_dies_ends_it_with_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from localspec.errors import EngineDied
+    from localspec.ground.errors import EngineDied
 
     pair = FakePair()
     honest = pair.generate

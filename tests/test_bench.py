@@ -31,7 +31,7 @@ from localspec.bench.records import (
 )
 from localspec.bench.runner import execute, whole_blocks
 from localspec.bench.statistics import difference_interval, log_interval, t95, without_levels
-from localspec.errors import EngineDied, EngineError, InvalidInput, UnreadableFile
+from localspec.ground.errors import EngineDied, EngineError, InvalidInput, UnreadableFile
 from tests.bench_fakes import (
     ANSWER,
     AUTO_ARM,

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from localspec import verdicts
 from localspec.bench import storage
 from localspec.cli.main import main
-from localspec.locations import state_folder
+from localspec.ground.locations import state_folder
+from localspec.session import verdicts
 from tests.bigram import BigramPair
 
 PROMPTS = """

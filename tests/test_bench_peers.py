@@ -14,7 +14,7 @@ import pytest
 from localspec.bench.endpoint import Endpoint, read_counters
 from localspec.bench.peers import parse_peer, read_report
 from localspec.bench.records import Arm, Cell, Prompt
-from localspec.errors import EngineError, InvalidInput, UnreadableFile
+from localspec.ground.errors import EngineError, InvalidInput, UnreadableFile
 
 CELL = Cell(0, 0, 0, "main", "p", "code", "server", 0.0, 0, 64)
 PROMPT = Prompt("p", "code", "Say something.")

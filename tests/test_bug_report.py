@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from localspec import logs
-from localspec.bug_report import Scrubber, engine_lines, own_lines
 from localspec.cli import main as cli_main
 from localspec.cli import settings_file
 from localspec.cli.main import main
-from localspec.config_file import path as config_path
+from localspec.doctor.bug_report import Scrubber, engine_lines, own_lines
 from localspec.engine.llama import binding
+from localspec.ground import logs
+from localspec.ground.config_file import path as config_path
 from tests.bigram import BigramPair
 
 PROMPT = "tell me about my secret plans"

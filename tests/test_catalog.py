@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from localspec.errors import DownloadFailed, InvalidInput, UnknownName
-from localspec.locations import config_folder
-from localspec.pairs.catalog import Catalog, load_catalog, read_catalog
-from localspec.pairs.listing import RepoFile, choose, choose_file, file_sets
-from localspec.pairs.names import CatalogRef, HubRef, PathRef, parse_draft, parse_target, split_pair
-from localspec.pairs.quants import search_order, split_quant
+from localspec.ground.errors import DownloadFailed, InvalidInput, UnknownName
+from localspec.ground.locations import config_folder
+from localspec.pairs.gguf.quants import search_order, split_quant
+from localspec.pairs.names.catalog import Catalog, load_catalog, read_catalog
+from localspec.pairs.names.names import CatalogRef, HubRef, PathRef, parse_draft, parse_target, split_pair
+from localspec.pairs.store.listing import RepoFile, choose, choose_file, file_sets
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from localspec.chat.session_file import read_session
-from localspec.pairs.gguf_header import read_header
-from localspec.pairs.store import Store
+from localspec.pairs.gguf.header import read_header
+from localspec.pairs.store.store import Store
+from localspec.ui.session_file import read_session
 from tests.bigram import english_table, write
 from tests.fakehub import FakeHub
 from tests.hub_fixtures import DRAFT, DRAFT_FILE, TARGET, TARGET_FILE, stocked_hub
@@ -36,7 +36,7 @@ PATIENCE = 30.0
 SAVES_A_CHAT = """
 import sys
 from pathlib import Path
-from localspec.chat.session_file import SessionMeta, SessionWriter
+from localspec.ui.session_file import SessionMeta, SessionWriter
 writer = SessionWriter(Path(sys.argv[1]), SessionMeta("2026-01-01", "pair"))
 number = int(sys.argv[2])
 while not writer.fault:
@@ -48,7 +48,7 @@ print(writer.fault, file=sys.stderr)
 SAVES_LOCKS = """
 import sys
 from pathlib import Path
-from localspec.pairs.store import Store
+from localspec.pairs.store.store import Store
 from tests.test_store import a_lock
 while True:
     for number in range(3):

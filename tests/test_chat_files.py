@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from localspec.chat.answer import Answer
-from localspec.chat.export import export, to_json, to_markdown
-from localspec.chat.preferences import PreferenceFile, Preferences, PromptHistory
-from localspec.chat.provenance import PieceReader
-from localspec.chat.session_file import SessionMeta, SessionWriter, read_session
-from localspec.chat.session_store import SessionStore
 from localspec.engine.settings import SamplerSettings
-from localspec.errors import InvalidInput, UnknownName, UnreadableFile
+from localspec.ground.errors import InvalidInput, UnknownName, UnreadableFile
+from localspec.ui.answer import Answer
+from localspec.ui.export import export, to_json, to_markdown
+from localspec.ui.preferences import PreferenceFile, Preferences, PromptHistory
+from localspec.ui.provenance import PieceReader
+from localspec.ui.session_file import SessionMeta, SessionWriter, read_session
+from localspec.ui.session_store import SessionStore
 from tests.chat_tools import FakeChat
 from tests.fake_engine import Script
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from localspec.chat.chat import Busy, NeedsTemplate
-from localspec.chat.family_templates import FAMILIES, family_template, file_key
-from localspec.chat.memory import MemoryUse
-from localspec.chat.runner import AnswerEnded, DraftSwapped, Opened, OpenFailed, SwapFailed, Unforeseen
-from localspec.chat.session_file import read_session
 from localspec.engine.settings import SamplerSettings, SpeculationSettings
-from localspec.engine.templates import ChatTemplate
-from localspec.errors import Cancelled, EngineDied, InvalidInput
+from localspec.engine.templates.chat_template import ChatTemplate
+from localspec.ground.errors import Cancelled, EngineDied, InvalidInput
 from localspec.session import LoadOptions
+from localspec.ui.chat import Busy, NeedsTemplate
+from localspec.ui.family_templates import FAMILIES, family_template, file_key
+from localspec.ui.memory import MemoryUse
+from localspec.ui.runner import AnswerEnded, DraftSwapped, Opened, OpenFailed, SwapFailed, Unforeseen
+from localspec.ui.session_file import read_session
 from tests.chat_tools import FakeChat
 from tests.fake_engine import Script
 
@@ -195,7 +195,7 @@ def test_a_model_without_a_template_needs_a_choice(tmp_path: Path) -> None:
 
 
 def test_family_templates_render() -> None:
-    from localspec.engine.templates import Message
+    from localspec.engine.templates.chat_template import Message
 
     messages = [Message("user", "hi"), Message("assistant", "yes"), Message("user", "more")]
     for family in FAMILIES[1:]:

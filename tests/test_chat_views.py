@@ -8,12 +8,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from localspec.chat.answer import Answer
-from localspec.chat.controls import described, next_drafter, toggled, with_length
-from localspec.chat.conversation import Conversation, Turn
-from localspec.chat.meter import Meter, Reading
-from localspec.chat.provenance import PieceReader, marked_text
-from localspec.chat.thinking import split_thoughts
 from localspec.engine.records import Finished, Provenance, Round, RoundFinished, Token
 from localspec.engine.settings import SpeculationSettings
 from localspec.engine.stream import TextStream
@@ -22,6 +16,12 @@ from localspec.tui.blocks import Block, BlockSplitter, code_blocks, split_blocks
 from localspec.tui.markdown import render_block
 from localspec.tui.units import Look, PieceSplitter, PieceUnit, TextUnit
 from localspec.tui.widgets.panel import PanelState, strip_text
+from localspec.ui.answer import Answer
+from localspec.ui.controls import described, next_drafter, toggled, with_length
+from localspec.ui.conversation import Conversation, Turn
+from localspec.ui.meter import Meter, Reading
+from localspec.ui.provenance import PieceReader, marked_text
+from localspec.ui.thinking import split_thoughts
 from tests.chat_tools import MARKDOWN
 
 CONSOLE = Console(width=200, force_terminal=True, color_system="truecolor")

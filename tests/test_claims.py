@@ -13,11 +13,11 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from localspec import claims
-from localspec.errors import DoesNotFit
-from localspec.file_locks import try_lock
-from localspec.locations import state_folder
-from localspec.session import LoadOptions, prepare
+from localspec.ground.errors import DoesNotFit
+from localspec.ground.file_locks import try_lock
+from localspec.ground.locations import state_folder
+from localspec.session import LoadOptions, open_models
+from localspec.session.open import prepare
 from tests.bigram import BigramPair
 
 LOCALSPEC = [sys.executable, "-m", "localspec"]
@@ -56,9 +56,9 @@ def test_a_second_process_says_who_has_it_open_until_the_first_is_gone(bigram: B
 
 
 def test_what_does_not_fit_says_who_takes_the_memory(bigram: BigramPair, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = claims.Claim(4711, "localspec chat", 5 << 30, 0.0)
-    monkeypatch.setattr(claims, "others", lambda target: [other])
-    monkeypatch.setattr("localspec.placing.available_memory", lambda: 1 << 20)
+    other = open_models.Claim(4711, "localspec chat", 5 << 30, 0.0)
+    monkeypatch.setattr(open_models, "others", lambda target: [other])
+    monkeypatch.setattr("localspec.session.memory_plan.available_memory", lambda: 1 << 20)
     with pytest.raises(DoesNotFit, match=r"needs .* free; .*process 4711 \(localspec chat\), with up to 5.0 GiB"):
         prepare(str(bigram.target), LoadOptions(draft="none"))
 
@@ -66,27 +66,27 @@ def test_what_does_not_fit_says_who_takes_the_memory(bigram: BigramPair, monkeyp
 @pytest.mark.parametrize("text", ["{", "[]", '{"pid": "x"}', json.dumps({"pid": 1, "program": 2})])
 def test_marks_that_nobody_holds_or_can_read_do_no_harm(tmp_path: Path, text: str) -> None:
     target = tmp_path / "big.gguf"
-    mine = claims.HeldClaim(target, 100)
+    mine = open_models.HeldClaim(target, 100)
     (path,) = marks()
-    assert claims.others(target) == [], "one's own does not count"
+    assert open_models.others(target) == [], "one's own does not count"
     stale = path.with_name(path.name.replace(str(os.getpid()), "1"))
     stale.write_text(text)
-    assert claims.others(target) == [] and marks() == [path]
+    assert open_models.others(target) == [] and marks() == [path]
     held = path.with_name(path.name.replace(str(os.getpid()), "2"))
     with open(held, "w") as file:
         assert try_lock(file)
         file.write(text)
         file.flush()
-        assert claims.others(target) == []
+        assert open_models.others(target) == []
     mine.close()
     mine.close()
     assert marks() == [held]
-    assert claims.others(target) == [] == marks()
+    assert open_models.others(target) == [] == marks()
 
 
 def test_a_home_that_cannot_be_written_to_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(claims, "state_folder", lambda: tmp_path / "file")
-    held = claims.HeldClaim(tmp_path / "big.gguf", 1)
-    assert claims.others(tmp_path / "big.gguf") == []
+    monkeypatch.setattr(open_models, "state_folder", lambda: tmp_path / "file")
+    held = open_models.HeldClaim(tmp_path / "big.gguf", 1)
+    assert open_models.others(tmp_path / "big.gguf") == []
     held.close()

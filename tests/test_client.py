@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from localspec.engine.client import EngineClient
-from localspec.engine.last_words import last_words
+from localspec.engine.process.client import EngineClient
+from localspec.engine.process.last_words import last_words
 from localspec.engine.records import Finished, PrefillProgress, RoundFinished
 from localspec.engine.settings import GenerationRequest, LoadSettings, SamplerSettings, SpeculationSettings
-from localspec.errors import Cancelled, EngineDied, EngineError, InvalidInput, LocalspecError, UnreadableFile
+from localspec.ground.errors import Cancelled, EngineDied, EngineError, InvalidInput, LocalspecError, UnreadableFile
 from tests.bigram import BigramPair, english_table, write
 from tests.engine_tools import Answer, ask, open_engine
 
@@ -193,7 +193,7 @@ def test_the_engine_ends_with_its_parent(bigram: BigramPair, tmp_path: Path, how
         "import signal, sys\n"
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # ignored by whoever was started by nohup
         "from pathlib import Path\n"
-        "from localspec.engine.client import EngineClient\n"
+        "from localspec.engine.process.client import EngineClient\n"
         "from localspec.engine.settings import *\n"
         "client = EngineClient(Path(sys.argv[2]))\n"
         "client.load(LoadSettings(Path(sys.argv[1]), context=4000), threads=1)\n"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from localspec.pairs.compat import Verdict, check, drafts_that_work
-from localspec.pairs.model_info import ModelInfo
+from localspec.pairs.gguf.model_info import ModelInfo
 from tests.header_writer import CONTROL, F16, NORMAL, UNUSED, USER, info, vocabulary
 
 WORDS = 1000

@@ -12,7 +12,7 @@ import pytest
 
 from localspec.cli.completion import SHELLS, script
 from localspec.cli.main import COMMANDS
-from localspec.pairs.store import LockedFile, LockedModel, PairLock, Store
+from localspec.pairs.store.store import LockedFile, LockedModel, PairLock, Store
 from tests.test_imports import HEAVY
 
 

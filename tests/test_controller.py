@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from localspec.engine.acceptance import ALL_KEPT, LookupAcceptance, ModelAcceptance
-from localspec.engine.adaptive import AdaptiveController
-from localspec.engine.controller import FixedController, Plan, Situation
-from localspec.engine.costs import Costs, calibrate
+from localspec.engine.control.adaptive import AdaptiveController
+from localspec.engine.control.controller import FixedController, Plan, Situation
+from localspec.engine.control.costs import Costs, calibrate
+from localspec.engine.drafters.acceptance import ALL_KEPT, LookupAcceptance, ModelAcceptance
 from localspec.engine.records import Round
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from localspec.engine.costs import Costs, calibrate
-from localspec.engine.pass_times import PassTimes
+from localspec.engine.control.costs import Costs, calibrate
+from localspec.engine.control.pass_times import PassTimes
 from localspec.engine.records import Round
 
 

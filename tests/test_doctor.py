@@ -274,7 +274,7 @@ def test_a_build_that_dies_when_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def test_the_first_screen_gets_the_worst_and_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    from localspec.chat import checkup
+    from localspec.ui import checkup
 
     facts = replace(HEALTHY, gpus=(RTX4090,), ram_free=GIB, cache_free=GIB, hub=Hub(offline=True))
     asked: list[bool] = []

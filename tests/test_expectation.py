@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from localspec import placing, verdicts
 from localspec.bench.options import BenchOptions
 from localspec.bench.setup import find_pair
-from localspec.engine.adaptive import AdaptiveController
-from localspec.engine.controller import Plan, Situation
-from localspec.engine.costs import Costs, calibrate
+from localspec.engine.control.adaptive import AdaptiveController
+from localspec.engine.control.controller import Plan, Situation
+from localspec.engine.control.costs import Costs, calibrate
 from localspec.engine.records import Finished, GenerationStats, Round
 from localspec.engine.settings import Expectation, GenerationRequest, SamplerSettings, SpeculationSettings
-from localspec.session import LoadOptions, Session, expectation, open_session, prepare
+from localspec.session import LoadOptions, Session, memory_plan, open_session, verdicts
+from localspec.session.open import expectation, prepare
 from tests.bigram import BigramPair
 
 LOSES = Expectation(False, "the bench of 2026-11-30 found 0.97x plain")
@@ -167,7 +167,7 @@ def test_what_was_measured_of_something_else_does_not_count(
     elif changed == "build":
         monkeypatch.setattr(verdicts, "engine_build", lambda: "llama-cpp-python 99")
     elif changed == "device":
-        monkeypatch.setattr(placing, "cpu_name", lambda: "another processor")
+        monkeypatch.setattr(memory_plan, "cpu_name", lambda: "another processor")
     else:
         options["threads"] = 2
     assert found(files, **options) is None

@@ -19,11 +19,11 @@ import pytest
 
 from localspec.cli import export as cli_export
 from localspec.engine.settings import SamplerSettings
-from localspec.errors import InvalidInput
 from localspec.export import llama_flags
 from localspec.export.formats import FORMATS, make
 from localspec.export.originals import original_of
 from localspec.export.records import PairSettings
+from localspec.ground.errors import InvalidInput
 from tests.bigram import BigramPair
 from tests.serve_tools import WAIT, until
 

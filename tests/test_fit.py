@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from localspec import placing
-from localspec.engine import probe
-from localspec.errors import InvalidInput
-from localspec.pairs import sizes
-from localspec.pairs.fit import plan
-from localspec.pairs.fit_records import GIB, Device, FitPlan, Machine, Wish, lacking, size_text
-from localspec.pairs.gguf_header import parse_header, read_header
-from localspec.pairs.model_info import ModelInfo
-from localspec.placing import parse_size
+from localspec.engine.process import ask_libllama
+from localspec.ground.errors import InvalidInput
+from localspec.pairs.gguf.header import parse_header, read_header
+from localspec.pairs.gguf.model_info import ModelInfo
+from localspec.pairs.memory import sizes
+from localspec.pairs.memory.fit import plan
+from localspec.pairs.memory.fit_records import GIB, Device, FitPlan, Machine, Wish, lacking, size_text
 from localspec.reports.pull import fit_lines
+from localspec.session import memory_plan
+from localspec.session.memory_plan import parse_size
 from tests.header_writer import F16, info, vocabulary, write
 from tests.qwen_shapes import SHAPES, qwen
 
@@ -112,10 +112,10 @@ def test_libllama_asks_for_what_the_headers_promise(tmp_path: Path, size: str, r
     path = write(tmp_path / "model.gguf", qwen(size, rows=1024))  # the weights are a hole: nobody reads them
     header = read_header(path)
     asked = [
-        probe.ContextQuestion(context, rows, cache_type)
+        ask_libllama.ContextQuestion(context, rows, cache_type)
         for context, cache_type in ((2048, "f16"), (8192, "q8_0"), (32768, "f16"))
     ]
-    for question, said in zip(asked, probe.sizes([(path, asked)])[0], strict=True):
+    for question, said in zip(asked, ask_libllama.sizes([(path, asked)])[0], strict=True):
         assert said is not None
         expected = sum(sizes.cache_bytes(header, question.context, question.cache_type))
         assert said.cache == pytest.approx(expected, abs=MIB // 10)
@@ -231,8 +231,8 @@ def test_a_split_model_is_judged_by_all_its_files(monkeypatch: pytest.MonkeyPatc
     assert sizes.whole(model("7B"), 5) is model("7B")
     for ram, fits in ((16, False), (32, True)):
         # What is free now does not matter: a download is for later.
-        monkeypatch.setattr(placing, "this_machine", lambda ram=ram: Machine(ram * GIB, GIB))
-        chosen = placing.plan_download(first, SHAPES["32B"].published, model("1.5B"), SHAPES["1.5B"].published)
+        monkeypatch.setattr(memory_plan, "this_machine", lambda ram=ram: Machine(ram * GIB, GIB))
+        chosen = memory_plan.plan_download(first, SHAPES["32B"].published, model("1.5B"), SHAPES["1.5B"].published)
         assert chosen.fits == fits
         assert ("does not fit this machine: RAM needs" in fit_lines(chosen)[0]) == (not fits)
 
@@ -263,10 +263,10 @@ def test_sizes_for_people() -> None:
     ],
 )
 def test_the_engine_takes_what_was_planned(context: int, guesses: int, tmp_path: Path) -> None:
-    from localspec.engine.client import EngineClient
+    from localspec.engine.process.client import EngineClient
     from localspec.engine.settings import LoadSettings
-    from localspec.machine import physical_cores, resident_bytes
-    from localspec.placing import plan_pair
+    from localspec.ground.machine import physical_cores, resident_bytes
+    from localspec.session.memory_plan import plan_pair
 
     names = [os.environ.get(f"LOCALSPEC_TEST_{role}") for role in ("TARGET", "DRAFT")]
     if not all(names):

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from localspec.chat.export import to_json, to_markdown
-from localspec.chat.preferences import PreferenceFile, PromptHistory
-from localspec.chat.session_file import read_session
-from localspec.chat.session_store import SessionStore
 from localspec.engine.settings import SamplerSettings
-from localspec.engine.templates import ChatTemplate
-from localspec.errors import InvalidInput, LocalspecError, UnreadableFile
-from localspec.pairs.catalog import read_catalog
-from localspec.pairs.gguf_header import NeedMoreBytes, parse_header
-from localspec.pairs.store import LockedFile, LockedModel, PairLock, Store, read_lock
+from localspec.engine.templates.chat_template import ChatTemplate
+from localspec.ground.errors import InvalidInput, LocalspecError, UnreadableFile
+from localspec.pairs.gguf.header import NeedMoreBytes, parse_header
+from localspec.pairs.names.catalog import read_catalog
+from localspec.pairs.store.store import LockedFile, LockedModel, PairLock, Store, read_lock
+from localspec.ui.export import to_json, to_markdown
+from localspec.ui.preferences import PreferenceFile, PromptHistory
+from localspec.ui.session_file import read_session
+from localspec.ui.session_store import SessionStore
 from tests.chat_tools import FakeChat
 from tests.fake_engine import Script
 from tests.fuzzing import Report, fuzz, mutated_bytes, mutated_words

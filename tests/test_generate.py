@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from localspec.engine.controller import FixedController
+from localspec.engine.control.controller import FixedController
 from localspec.engine.drafters.model import ModelDrafter
 from localspec.engine.generate import Drafters, Generation, Limits
 from localspec.engine.noise import Chance
 from localspec.engine.records import Draft, Finished, Provenance
 from localspec.engine.settings import SamplerSettings
-from localspec.errors import Cancelled, InvalidInput
+from localspec.ground.errors import Cancelled, InvalidInput
 from tests.engine_tools import GREEDY, Answer, run_fake
 from tests.fake_model import FakeModel, FakeVocabulary, markov, script
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from localspec.errors import UnreadableFile
-from localspec.pairs.ggml_types import BLOCKS, FILE_TYPES
-from localspec.pairs.gguf_header import NeedMoreBytes, join_split, parse_header, read_header
+from localspec.ground.errors import UnreadableFile
+from localspec.pairs.gguf.ggml_types import BLOCKS, FILE_TYPES
+from localspec.pairs.gguf.header import NeedMoreBytes, join_split, parse_header, read_header
 from tests.gguf_samples import model_bytes, split_bytes
 from tests.header_writer import header
 
@@ -92,8 +92,8 @@ def test_hostile_headers_cost_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "hostile.gguf"
     script = (
         "import sys, time\n"
-        "from localspec.pairs.gguf_header import read_header\n"
-        "from localspec.errors import UnreadableFile\n"
+        "from localspec.pairs.gguf.header import read_header\n"
+        "from localspec.ground.errors import UnreadableFile\n"
         "start = time.process_time()\n"
         "try: read_header(sys.argv[1])\n"
         "except UnreadableFile as error: print(error.message[-60:])\n"
@@ -302,7 +302,7 @@ def test_real_header_is_fast_and_small(real_pair: tuple[Path, Path], which: int)
     path = str(real_pair[which])
     script = (
         "import sys, time\n"
-        "from localspec.pairs.gguf_header import read_header\n"
+        "from localspec.pairs.gguf.header import read_header\n"
         "best = 9.0\n"
         "for _ in range(5):\n"
         "    start = time.perf_counter(); info = read_header(sys.argv[1])\n"
@@ -326,7 +326,7 @@ def test_real_header_equals_the_package(real_pair: tuple[Path, Path], which: int
 
 def test_header_imports_nothing_heavy() -> None:
     heavy = "{'numpy', 'gguf', 'llama_cpp', 'huggingface_hub'}"
-    script = f"import sys, localspec.pairs.gguf_header; print(*{heavy} & set(sys.modules))"
+    script = f"import sys, localspec.pairs.gguf.header; print(*{heavy} & set(sys.modules))"
     ran = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from localspec.engine import json_grammar
 from localspec.engine.engine import Engine
-from localspec.engine.grammar import mask, needed
+from localspec.engine.grammar import json_grammar
+from localspec.engine.grammar.masking import mask, needed
 from localspec.engine.llama.grammar import LlamaGrammar
 from localspec.engine.llama.vocabulary import Vocabulary
 from localspec.engine.llama.weights import Placement, Weights
 from localspec.engine.settings import GenerationRequest, LoadSettings, SamplerSettings, SpeculationSettings
-from localspec.errors import EngineError, InvalidInput
+from localspec.ground.errors import EngineError, InvalidInput
 from tests.bigram import BigramPair
 from tests.engine_tools import Answer
 

@@ -46,7 +46,10 @@ def struck(moment: str, times: int, *arguments: str) -> subprocess.CompletedProc
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize(
     "moment",
-    ["click", "localspec.cli.main", "localspec.cli.run", "localspec.session", "localspec.engine.client", "exit"],
+    [
+        "click", "localspec.cli.main", "localspec.cli.run", "localspec.session", "localspec.engine.process.client",
+        "exit",
+    ],
 )
 def test_an_interrupt_at_any_import_ends_quietly(moment: str, times: int, bigram: BigramPair) -> None:
     arguments = ["run", str(bigram.target), "hi", "-n", "1"] if moment != "exit" else ["--version"]

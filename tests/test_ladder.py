@@ -9,8 +9,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from localspec.bench.ladder import Ladder, Measured, Rung, rungs
 from localspec.cli.draft_ladder import write_ladder
-from localspec.ladder import Ladder, Measured, Rung, rungs
 from tests.bigram import BigramPair
 
 RUNG = Rung("Q4_0", Path("a.gguf"), False)

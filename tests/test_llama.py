@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from localspec.engine.cancel import CancelFlag, new_shared_flag_file
 from localspec.engine.llama.context import Context, ContextSettings
 from localspec.engine.llama.weights import Placement, Weights
-from localspec.errors import Cancelled, EngineError, InvalidInput, UnreadableFile
+from localspec.engine.process.cancel import CancelFlag, new_shared_flag_file
+from localspec.ground.errors import Cancelled, EngineError, InvalidInput, UnreadableFile
 from tests.bigram import END, SIZE, BigramPair
 
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from localspec.engine.ngram_index import LONGEST_GRAM, MEASURED_MATCH, NgramIndex
+from localspec.engine.drafters.ngram_index import LONGEST_GRAM, MEASURED_MATCH, NgramIndex
 
 
 def longest_earlier_match(tokens: list[int]) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 from localspec.cli.main import COMMANDS, cli
-from localspec.engine import child
+from localspec.engine.process import subprocesses
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGING = ROOT / "packaging"
@@ -141,16 +141,18 @@ def test_what_is_missing_is_said(
 
 def test_an_app_folder_starts_its_own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
-    assert child.command("localspec.engine.worker", "x") == [
-        sys.executable, "--localspec-module", "localspec.engine.worker", "x",
+    assert subprocesses.command("localspec.engine.process.worker", "x") == [
+        sys.executable, "--localspec-module", "localspec.engine.process.worker", "x",
     ]  # fmt: skip
     request = json.dumps({"ask": "build"})
-    entry = [sys.executable, str(PACKAGING / "entry.py"), child.MODULE_FLAG]
+    entry = [sys.executable, str(PACKAGING / "entry.py"), subprocesses.MODULE_FLAG]
     done = subprocess.run(
-        [*entry, "localspec.engine.llama.probe", request], capture_output=True, env=child.environment()
+        [*entry, "localspec.engine.llama.questions", request], capture_output=True, env=subprocesses.environment()
     )
     assert "system_info" in json.loads(done.stdout), done.stderr
-    refused = subprocess.run([*entry, "http.server", "x"], capture_output=True, text=True, env=child.environment())
+    refused = subprocess.run(
+        [*entry, "http.server", "x"], capture_output=True, text=True, env=subprocesses.environment()
+    )
     assert refused.returncode == 2 and "--localspec-module" in refused.stderr
 
 

@@ -11,7 +11,7 @@ import pytest
 from localspec.engine.engine import Engine
 from localspec.engine.prefix_cache import WORTH_TOKENS, Kept, PrefixCache
 from localspec.engine.settings import GenerationRequest, LoadSettings, SamplerSettings, SpeculationSettings
-from localspec.errors import EngineError
+from localspec.ground.errors import EngineError
 from tests.bigram import BigramPair
 from tests.engine_tools import Answer
 

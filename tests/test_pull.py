@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from localspec.errors import (
+from localspec.ground.errors import (
     Cancelled,
     DownloadFailed,
     IncompatiblePair,
@@ -21,12 +21,13 @@ from localspec.errors import (
     UnknownName,
     UnreadableFile,
 )
-from localspec.pairs import cleanup, download, transfers
-from localspec.pairs.hf_cache import cache_folder
-from localspec.pairs.hub import Hub
+from localspec.pairs.hub import download, transfers
+from localspec.pairs.hub.hf_cache import cache_folder
+from localspec.pairs.hub.hub import Hub
+from localspec.pairs.names.resolve import find_pair
 from localspec.pairs.pull import Puller, PullPlan, PullRequest
-from localspec.pairs.resolve import find_pair
-from localspec.pairs.store import Store
+from localspec.pairs.store import cleanup
+from localspec.pairs.store.store import Store
 from tests.fakehub import FakeHub
 from tests.gguf_samples import model_bytes, split_bytes
 from tests.hub_fixtures import (
@@ -98,7 +99,7 @@ def test_second_pull_asks_for_listings_only(fake_hub: FakeHub) -> None:
 
 
 def test_header_bytes_are_the_beginning_of_the_part(fake_hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localspec.pairs.remote_header._FIRST_BYTES", 4096)
+    monkeypatch.setattr("localspec.pairs.hub.remote_header._FIRST_BYTES", 4096)
     pull(fake_hub)
     for repo, size in ((TARGET_REPO, len(TARGET)), (DRAFT_REPO, len(DRAFT))):
         at = 0

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from localspec.cli.transfer_view import TransferView
-from localspec.pairs.download import Item, Transfer
+from localspec.pairs.hub.download import Item, Transfer
 from localspec.reports.transfer import Speed, clock, size
 from tests.fakehub import FakeHub
 from tests.gguf_samples import model_bytes

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from localspec import quantizing
-from localspec.errors import DownloadFailed, EngineError, InvalidInput
-from localspec.machine import is_alive
+from localspec.ground.errors import DownloadFailed, EngineError, InvalidInput
+from localspec.ground.machine import is_alive
 from localspec.pairs import quantize
-from localspec.pairs.gguf_header import read_header
-from localspec.pairs.resolve import find_pair
+from localspec.pairs.gguf.header import read_header
+from localspec.pairs.names.resolve import find_pair
+from localspec.session import quantizing
 from tests.bigram import BigramPair
 from tests.engine_tools import ask, open_engine
 from tests.header_writer import F16, header, vocabulary, write
@@ -94,14 +94,14 @@ def test_an_interruption_leaves_nothing(bigram: BigramPair, tmp_path: Path, stop
 
     before = set(tmp_path.iterdir())
     with pytest.raises(type(stop) if isinstance(stop, BaseException) else stop):
-        quantize.run(plan, interrupted)
+        quantizing.run(plan, interrupted)
     assert set(tmp_path.iterdir()) == before
 
 
 def test_a_cut_short_result_does_not_get_the_name(bigram: BigramPair, tmp_path: Path) -> None:
     plan = quantizing.prepare(str(bigram.draft), "q8_0", tmp_path / "out.gguf")
     with pytest.raises(InvalidInput, match="cut short"):
-        quantize.run(plan, lambda part: part.write_bytes(bigram.draft.read_bytes()[:-5000]) and None)
+        quantizing.run(plan, lambda part: part.write_bytes(bigram.draft.read_bytes()[:-5000]) and None)
     assert not plan.out.exists()
 
 

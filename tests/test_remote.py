@@ -16,8 +16,8 @@ import pytest
 
 from localspec.engine.records import Finished, PrefillProgress, Provenance, RoundFinished
 from localspec.engine.settings import GenerationRequest, SamplerSettings, SpeculationSettings
-from localspec.engine.templates import Message
-from localspec.errors import EngineDied, EngineError, InvalidInput, LocalspecError
+from localspec.engine.templates.chat_template import Message
+from localspec.ground.errors import EngineDied, EngineError, InvalidInput, LocalspecError
 from localspec.remote import is_url, open_remote
 from localspec.remote.connection import parse_address
 from localspec.remote.question import body_of

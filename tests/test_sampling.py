@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from localspec.engine.noise import Coupled, Rejection, gumbel_noise
 from localspec.engine.sampling import Distribution, Sampler, confidence, largest
 from localspec.engine.settings import SamplerSettings
-from localspec.errors import InvalidInput
+from localspec.ground.errors import InvalidInput
 
 GOLDEN_NOISE = [-0.4974153193975176, 3.6513043585901217, 0.7042046493896736]
 

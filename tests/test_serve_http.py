@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("uvicorn")
 
 from localspec.engine.settings import SamplerSettings, SpeculationSettings
-from localspec.errors import EngineDied, EngineError, IncompatiblePair, InvalidInput
+from localspec.ground.errors import EngineDied, EngineError, IncompatiblePair, InvalidInput
 from tests.serve_tools import WAIT, Live, ScriptedEngine, serving, until
 
 CHAT = "/v1/chat/completions"

@@ -17,7 +17,7 @@ import pytest
 
 pytest.importorskip("uvicorn")
 
-from localspec.machine import resident_bytes
+from localspec.ground.machine import resident_bytes
 from localspec.session import LoadOptions, open_session
 from tests.bigram import BigramPair
 from tests.serve_tools import WAIT, Live, serving, until

@@ -17,8 +17,8 @@ from localspec.cli.setting import EVERYWHERE, Setting
 from localspec.cli.settings import KNOWN, THEMES, known
 from localspec.cli.settings_file import file_values
 from localspec.cli.value_types import AutoNumber
-from localspec.config_file import change, path, read
-from localspec.errors import InvalidInput, UnreadableFile
+from localspec.ground.config_file import change, path, read
+from localspec.ground.errors import InvalidInput, UnreadableFile
 from tests.bigram import BigramPair
 
 
@@ -272,10 +272,10 @@ def test_several_places_for_the_pair(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_interface_obeys_the_file(
     bigram: BigramPair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from localspec.chat.preferences import PreferenceFile, Preferences
     from localspec.engine.settings import SamplerSettings
-    from localspec.pairs.hf_cache import cache_folder
+    from localspec.pairs.hub.hf_cache import cache_folder
     from localspec.tui import app
+    from localspec.ui.preferences import PreferenceFile, Preferences
 
     started: list[app.Start] = []
     monkeypatch.setattr("localspec.cli.chat.is_terminal", lambda stream: True)

@@ -14,7 +14,7 @@ import pytest
 from localspec.engine.engine import Engine
 from localspec.engine.settings import SamplerSettings
 from localspec.pairs.compat import Verdict, check
-from localspec.pairs.gguf_header import read_header
+from localspec.pairs.gguf.header import read_header
 from tests.bigram import FIRST_BYTE, SIZE, english_table, exact, mixed_with_uniform, vocabulary, write
 from tests.chi_square import THREE_SIGMA_P, chi_square_p
 from tests.engine_tools import ask, open_engine

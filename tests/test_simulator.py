@@ -11,13 +11,10 @@ from statistics import mean
 import pytest
 from click.testing import CliRunner
 
-from localspec.cli.simulate import simulate
-from localspec.engine.adaptive import AdaptiveController
-from localspec.engine.comparison import Comparison, compare
-from localspec.engine.controller import FixedController
-from localspec.engine.machine_profiles import PROFILES, MachineProfile, curve
-from localspec.engine.probing import PROBE_SHARE
-from localspec.engine.simulate import (
+from benchmarks.simulator.__main__ import simulate
+from benchmarks.simulator.comparison import Comparison, compare
+from benchmarks.simulator.machine_profiles import PROFILES, MachineProfile, curve
+from benchmarks.simulator.simulate import (
     Machine,
     Trace,
     adaptive,
@@ -28,6 +25,9 @@ from localspec.engine.simulate import (
     read_traces,
     replay,
 )
+from localspec.engine.control.adaptive import AdaptiveController
+from localspec.engine.control.controller import FixedController
+from localspec.engine.control.trials import PROBE_SHARE
 
 TRACES = Path(__file__).parent / "data" / "open.json.gz"
 LONG_TRACES = Path(__file__).parent / "data" / "long.json.gz"
@@ -285,7 +285,7 @@ def test_a_burst_of_other_work_does_not_make_drafts_look_cheap(monkeypatch: pyte
             Busy.passes += 1
             return super().target_pass(rows, position) * (2.2 if 20 < Busy.passes <= 24 else 1.0)
 
-    monkeypatch.setattr("localspec.engine.simulate.Machine", Busy)
+    monkeypatch.setattr("benchmarks.simulator.simulate.Machine", Busy)
     profile = next(profile for profile in PROFILES if profile.name == "two-cores-q4_k_m")
     trace = text("chat", 0.0, lookup=False)
     for seed in range(3):

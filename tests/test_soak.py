@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from localspec.engine.client import EngineClient
+from localspec.engine.process.client import EngineClient
 from localspec.engine.records import Finished, GenerationStats, RoundFinished
 from localspec.engine.settings import GenerationRequest, LoadSettings, SamplerSettings, SpeculationSettings
 from tests.bigram import BigramPair

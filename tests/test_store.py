@@ -15,15 +15,16 @@ import pytest
 
 from localspec.cli.import_ import register
 from localspec.cli.main import main
-from localspec.errors import InvalidInput, UnknownName, UnreadableFile
-from localspec.pairs import cleanup, hf_cache
-from localspec.pairs.catalog import load_catalog
-from localspec.pairs.hub import Hub
-from localspec.pairs.imports import find_models, lock_of
-from localspec.pairs.integrity import check_file, repair, with_hashes
-from localspec.pairs.resolve import find_pair, models_on_disk
-from localspec.pairs.store import LockedFile, LockedModel, PairLock, Store, local_file, read_lock
-from localspec.toml_text import to_toml
+from localspec.ground.errors import InvalidInput, UnknownName, UnreadableFile
+from localspec.ground.toml_text import to_toml
+from localspec.pairs.hub import hf_cache
+from localspec.pairs.hub.hub import Hub
+from localspec.pairs.names.catalog import load_catalog
+from localspec.pairs.names.resolve import find_pair, models_on_disk
+from localspec.pairs.store import cleanup
+from localspec.pairs.store.imports import find_models, lock_of
+from localspec.pairs.store.integrity import check_file, repair, with_hashes
+from localspec.pairs.store.store import LockedFile, LockedModel, PairLock, Store, local_file, read_lock
 from tests.fakehub import FakeHub
 from tests.gguf_samples import model_bytes, split_bytes
 from tests.hub_fixtures import DRAFT, DRAFT_FILE, TARGET, TARGET_FILE, TARGET_REPO, cached, fake_hub, pull
@@ -443,7 +444,7 @@ def test_cache_folder_equals_the_clients(settings: dict[str, str]) -> None:
 
     env = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "XDG_"))} | settings
     script = (
-        "from localspec.pairs.hf_cache import cache_folder; from huggingface_hub import constants\n"
+        "from localspec.pairs.hub.hf_cache import cache_folder; from huggingface_hub import constants\n"
         "assert str(cache_folder()) == constants.HF_HUB_CACHE, (cache_folder(), constants.HF_HUB_CACHE)"
     )
     subprocess.run([sys.executable, "-c", script], env=env, check=True, timeout=60)

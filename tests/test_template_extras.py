@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from localspec.engine.templates import ChatTemplate, Message
+from localspec.engine.templates.chat_template import ChatTemplate, Message
 
 SOURCE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from localspec.engine import marked
-from localspec.engine.templates import ChatTemplate, Message, Segment, encode
-from localspec.errors import InvalidInput
+from localspec.engine.templates import origin_text
+from localspec.engine.templates.chat_template import ChatTemplate, Message, Segment, encode
+from localspec.ground.errors import InvalidInput
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -382,7 +382,7 @@ def test_a_hostile_turn_leaves_the_other_turns_tokens_alone() -> None:
 # --- marked text ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(marked.METHODS))
+@pytest.mark.parametrize("name", sorted(origin_text.METHODS))
 def test_marked_methods_return_what_str_does(name: str) -> None:
     texts = ["", " ", "a b", "  <a>b<a> ", "a\r\nb\n\nc", "ßx İ", "aaa", "<a><a>", " \t x  y\n"]
     arguments: dict[str, list[tuple[Any, ...]]] = {
@@ -398,18 +398,18 @@ def test_marked_methods_return_what_str_does(name: str) -> None:
     }
     for text in texts:
         for given in arguments.get(name, [()]):
-            half = marked.join("", [marked.user(text[: len(text) // 2]), text[len(text) // 2 :]])
+            half = origin_text.join("", [origin_text.user(text[: len(text) // 2]), text[len(text) // 2 :]])
             expected = getattr(str, name)(text, *given)
-            assert marked.METHODS[name](half, *given) == expected
-            assert marked.METHODS[name](text, *given) == expected
+            assert origin_text.METHODS[name](half, *given) == expected
+            assert origin_text.METHODS[name](text, *given) == expected
 
 
 def test_flags_follow_the_characters() -> None:
-    text = marked.join("", ["aa", marked.user("bb"), "cc"])
-    assert [bytes(marked.flags_of(part)) for part in marked.split(text, "b")] == [b"\0\0", b"", b"\0\0"]
-    assert list(marked.runs(text[1:5])) == [("a", True), ("bb", False), ("c", True)]
-    assert list(marked.runs(marked.user("ß").__add__("x"))) == [("ß", False), ("x", True)]
-    assert list(marked.runs(marked.upper("ß" + marked.user("x")))) == [("SSX", False)]
+    text = origin_text.join("", ["aa", origin_text.user("bb"), "cc"])
+    assert [bytes(origin_text.flags_of(part)) for part in origin_text.split(text, "b")] == [b"\0\0", b"", b"\0\0"]
+    assert list(origin_text.runs(text[1:5])) == [("a", True), ("bb", False), ("c", True)]
+    assert list(origin_text.runs(origin_text.user("ß").__add__("x"))) == [("ß", False), ("x", True)]
+    assert list(origin_text.runs(origin_text.upper("ß" + origin_text.user("x")))) == [("SSX", False)]
 
 
 # --- real models --------------------------------------------------------------------------------------

@@ -13,10 +13,8 @@ import pytest
 from rich.cells import cell_len
 from textual.widgets import DataTable, Input, OptionList, Static
 
-from localspec.chat.chat import ChatSettings
-from localspec.chat.session_file import read_session
 from localspec.engine.settings import SamplerSettings, SpeculationSettings
-from localspec.errors import Cancelled, InvalidInput
+from localspec.ground.errors import Cancelled, InvalidInput
 from localspec.session import LoadOptions
 from localspec.tui.app import LocalspecApp
 from localspec.tui.screens.draft import DraftScreen
@@ -28,6 +26,8 @@ from localspec.tui.screens.trouble import ContextFullScreen, EngineDiedScreen
 from localspec.tui.widgets.panel import Panel
 from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.transcript import Transcript
+from localspec.ui.chat import ChatSettings
+from localspec.ui.session_file import read_session
 from tests.chat_tools import MARKDOWN, ask, chat_screen, make_app, screen_lines, screen_text, settled, until
 from tests.fake_engine import Script
 
@@ -161,9 +161,9 @@ async def test_a_streamed_answer_ends_as_one_shown_at_once(tmp_path: Path, by_or
 
 async def test_a_long_stream_costs_no_more_at_its_end(tmp_path: Path) -> None:
     """20 000 tokens of Markdown, drawn as often as at 300 tokens/s and 4 Hz."""
-    from localspec.chat.answer import Answer
-    from localspec.chat.conversation import Turn
     from localspec.engine.records import Provenance, Round, RoundFinished, Token
+    from localspec.ui.answer import Answer
+    from localspec.ui.conversation import Turn
 
     pieces = [MARKDOWN[i : i + 4] for i in range(0, len(MARKDOWN), 4)]
     app, _ = make_app(tmp_path)
@@ -408,7 +408,7 @@ async def test_find(tmp_path: Path) -> None:
 
 
 async def test_another_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from localspec.chat import drafts
+    from localspec.ui import drafts
 
     choices = [
         drafts.DraftChoice("good.gguf", "good", True, "identical"),
@@ -690,7 +690,7 @@ async def test_first_run_says_what_the_doctor_found_and_does_not_wait_for_it(
         what = "problem: a card \x1b[2J cannot be used"
         return [(what, "pip install another-build"), ("and 2 more", "localspec doctor")]
 
-    monkeypatch.setattr("localspec.chat.checkup.checkup", slow)
+    monkeypatch.setattr("localspec.ui.checkup.checkup", slow)
     app, _ = make_app(tmp_path, pair="", options=None)
     async with running(app, NARROW) as pilot:
         await until(pilot, lambda: "looking at this machine" in screen_text(app))
@@ -715,7 +715,7 @@ async def test_themes_are_remembered(tmp_path: Path) -> None:
 async def test_the_benchmark_screen_unloads_measures_and_loads_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from localspec.chat.benching import BenchEnded, BenchLine
+    from localspec.ui.benching import BenchEnded, BenchLine
 
     told: list[Any] = []
 

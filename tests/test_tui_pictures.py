@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from localspec.chat import pair_list
-from localspec.chat.drafts import DraftChoice
-from localspec.chat.pair_list import CatalogEntry, InstalledPair
 from localspec.tui.widgets.panel import Panel
+from localspec.ui import pair_list
+from localspec.ui.drafts import DraftChoice
+from localspec.ui.pair_list import CatalogEntry, InstalledPair
 from tests.chat_tools import MARKDOWN, ask, chat_screen, make_app, screen_lines, until
 from tests.fake_engine import Script
 

@@ -14,7 +14,7 @@ import pexpect
 import psutil
 import pytest
 
-from localspec.chat.session_file import read_session
+from localspec.ui.session_file import read_session
 from tests.chat_tools import FakeChat
 from tests.fake_engine import Script
 
@@ -119,7 +119,7 @@ def test_no_control_sequence_of_a_model_reaches_the_terminal(tmp_path: Path) -> 
 
 def test_native_lines_do_not_reach_the_screen(tmp_path: Path) -> None:
     """TUI-07: the real engine's process has its own file descriptors; whatever libraries write goes to its log."""
-    from localspec.engine.client import EngineClient
+    from localspec.engine.process.client import EngineClient
 
     client = EngineClient(tmp_path)
     try:

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from localspec.engine.acceptance import ModelAcceptance
-from localspec.engine.adaptive import AdaptiveController
-from localspec.engine.controller import FixedController
-from localspec.engine.costs import calibrate
+from localspec.engine.control.adaptive import AdaptiveController
+from localspec.engine.control.controller import FixedController
+from localspec.engine.control.costs import calibrate
+from localspec.engine.control.profile import Profile, profile_key, read_profile, write_profile
+from localspec.engine.control.tuning import Tuning
+from localspec.engine.drafters.acceptance import ModelAcceptance
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter
 from localspec.engine.generate import Drafters, Generation, Limits
-from localspec.engine.profile import Profile, profile_key, read_profile, write_profile
 from localspec.engine.records import Finished, GenerationStats
 from localspec.engine.settings import LoadSettings, SamplerSettings
-from localspec.engine.tuning import Tuning
 from tests.fake_model import FakeModel, FakeVocabulary
 
 LETTERS = FakeVocabulary([bytes([65 + token]) for token in range(24)])

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from localspec import verdicts
 from localspec.engine.settings import LoadSettings
+from localspec.session import verdicts
 
 BENCH = {
     "speedup": 1.4, "low": 1.3, "high": 1.5, "verdict": "pays", "recommended": "on",
@@ -133,7 +133,7 @@ def test_a_damaged_store_is_no_store(pair: tuple[Path, Path]) -> None:
 
 def test_listings_show_what_still_holds(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     from localspec.cli.main import main
-    from localspec.pairs.store import LockedModel, PairLock, Store, local_file
+    from localspec.pairs.store.store import LockedModel, PairLock, Store, local_file
 
     target, draft = (LockedModel(path.stem, (local_file(path),)) for path in pair)
     Store().save(PairLock(target, draft, verdict="identical", source="test"))

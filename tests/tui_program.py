@@ -10,10 +10,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from localspec.chat.preferences import PreferenceFile, PromptHistory
-from localspec.chat.session_store import SessionStore
 from localspec.session import LoadOptions
 from localspec.tui.app import LocalspecApp, Start
+from localspec.ui.preferences import PreferenceFile, PromptHistory
+from localspec.ui.session_store import SessionStore
 from tests.fake_engine import FakeOpener, Script
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from localspec.engine.settings import GenerationRequest, SamplerSettings, SpeculationSettings
-from localspec.engine.templates import Message
+from localspec.engine.templates.chat_template import Message
 
 GREEDY = SamplerSettings(temperature=0)
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from localspec.audit.records import AuditResult, Fork
-from localspec.terminal import one_line
+from localspec.ground.terminal import one_line
 
 SCHEMA = 1
 _TIES_SHOWN = 6

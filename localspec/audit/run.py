@@ -15,7 +15,7 @@ from localspec.audit.noise import measure, rewind_faults
 from localspec.audit.records import AuditResult, Check, Fault, Fork, Noise
 from localspec.audit.subject import Answer, Subject
 from localspec.engine.settings import SamplerSettings, SpeculationSettings
-from localspec.errors import EngineDied, LocalspecError
+from localspec.ground.errors import EngineDied, LocalspecError
 
 Say = Callable[[str], None]
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from localspec.engine.inspection import Encode, Facts, Passes, Propose, Question, VocabularyFacts
 from localspec.engine.records import Draft, Event, Finished, Round, RoundFinished, Token
 from localspec.engine.settings import GenerationRequest, SamplerSettings
-from localspec.errors import EngineError
+from localspec.ground.errors import EngineError
 
 
 class Handle(Protocol):

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 from localspec.bench.plan import Speeds
 from localspec.bench.prompts import filler
 from localspec.bench.records import Arm, Cell, Measurement, Prompt
-from localspec.errors import EngineError, InvalidInput
-from localspec.parsing import parse_json
-from localspec.terminal import one_line
+from localspec.ground.errors import EngineError, InvalidInput
+from localspec.ground.parsing import parse_json
+from localspec.ground.terminal import one_line
 
 _TIMEOUT = 600.0
 _MOST_LINE = 1 << 22

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from localspec import __version__
-from localspec.errors import EngineError
+from localspec.ground.errors import EngineError
 
 _HEAD = 16 << 20
 _TAIL = 1 << 20
@@ -18,7 +18,7 @@ _TAIL = 1 << 20
 
 def describe(target: Path | None, draft: Path | None, known_hashes: Mapping[Path, str] | None = None) -> dict[str, Any]:
     """The machine, the build and the files, as plain values for people and for `compare`."""
-    from localspec.machine import available_memory, cpu_name, physical_cores, usable_cpus
+    from localspec.ground.machine import available_memory, cpu_name, physical_cores, usable_cpus
 
     found: dict[str, Any] = {
         "cpu": cpu_name(),
@@ -57,12 +57,12 @@ def fingerprint(path: Path) -> str:
 def _engine() -> dict[str, Any]:
     from importlib.metadata import PackageNotFoundError, version
 
-    from localspec.engine import probe
+    from localspec.engine.process import ask_libllama
 
     found: dict[str, Any] = {}
     try:
         found["llama_cpp_python"] = version("llama-cpp-python")
-        build = probe.build()
+        build = ask_libllama.build()
         found["build"] = build.system_info
         found["devices"] = [f"{d.name} ({d.description}, {d.total / 2**30:.1f} GiB)" for d in build.devices]
     except (PackageNotFoundError, EngineError) as error:

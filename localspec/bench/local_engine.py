@@ -17,11 +17,11 @@ from localspec.bench.prompts import filler
 from localspec.bench.records import Arm, Cell, Measurement, Prompt
 from localspec.engine.records import Finished, Round, RoundFinished
 from localspec.engine.settings import GenerationRequest, LoadSettings, SamplerSettings, SpeculationSettings
-from localspec.engine.templates import Message
-from localspec.errors import EngineError
+from localspec.engine.templates.chat_template import Message
+from localspec.ground.errors import EngineError
 
 if TYPE_CHECKING:
-    from localspec.engine.client import EngineClient
+    from localspec.engine.process.client import EngineClient
 
 _WARM_UP_TOKENS = 12
 _WARM_UP = "List the months of the year, one a line, and then list them once more."
@@ -147,7 +147,7 @@ class LocalEngine:
         self._answer(_WARM_UP, SpeculationSettings("auto"), _WARM_UP_TOKENS)
 
     def _memory(self) -> int:
-        from localspec.machine import resident_bytes
+        from localspec.ground.machine import resident_bytes
 
         return resident_bytes(self._client.pid)
 

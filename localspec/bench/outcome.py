@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from localspec import verdicts
 from localspec.bench.headline import main_rows, pooled_row
 from localspec.bench.records import POOLED, BenchRun, Report, Row
 from localspec.engine.settings import LoadSettings
+from localspec.session import verdicts
 
 
 def bench_record(run: BenchRun, report: Report, settings: LoadSettings) -> dict[str, Any]:

@@ -19,10 +19,10 @@ from localspec.bench.plan import Speeds
 from localspec.bench.prompts import filler
 from localspec.bench.records import Arm, Cell, Measurement, Prompt
 from localspec.engine.settings import LoadSettings
-from localspec.engine.templates import ChatTemplate, Message
-from localspec.errors import EngineError, InvalidInput, UnreadableFile
-from localspec.pairs.model_info import ModelInfo
-from localspec.terminal import one_line
+from localspec.engine.templates.chat_template import ChatTemplate, Message
+from localspec.ground.errors import EngineError, InvalidInput, UnreadableFile
+from localspec.ground.terminal import one_line
+from localspec.pairs.gguf.model_info import ModelInfo
 
 PEERS = ("llama-server", "llama-speculative-simple")
 DRAFT_LENGTH = 3

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from localspec.bench.records import Prompt
-from localspec.errors import InvalidInput, UnreadableFile
-from localspec.parsing import parse_json, parse_toml
-from localspec.terminal import one_line
+from localspec.ground.errors import InvalidInput, UnreadableFile
+from localspec.ground.parsing import parse_json, parse_toml
+from localspec.ground.terminal import one_line
 
 _CHARACTERS_PER_TOKEN = 4.2
 _TEMPLATE_TOKENS = 25

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from localspec.bench.environment import describe
 from localspec.bench.setup import arms_of, settings_of
 from localspec.bench.storage import load
-from localspec.errors import InvalidInput
+from localspec.ground.errors import InvalidInput
 
 if TYPE_CHECKING:
     from localspec.bench.options import BenchOptions

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from localspec.bench.plan import Speeds, cell_seconds
 from localspec.bench.records import Arm, BenchRun, Cell, Measurement, Prompt, Sample
-from localspec.errors import LocalspecError
+from localspec.ground.errors import LocalspecError
 
 _PATIENCE = 1.05
 """A run is trimmed when it will take more than this many times its budget ..."""

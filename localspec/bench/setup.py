@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localspec import logs
 from localspec.bench.endpoint import Endpoint
 from localspec.bench.local_engine import DraftFile, LocalEngine
 from localspec.bench.options import BenchOptions
@@ -20,10 +19,11 @@ from localspec.bench.prompts import load_prompts
 from localspec.bench.records import PLAIN, Arm, BenchRun, Cell, Measurement, Prompt
 from localspec.bench.runner import BenchEngine
 from localspec.engine.settings import DEFAULT_CONTEXT, LoadSettings
-from localspec.errors import EngineError, InvalidInput
+from localspec.ground import logs
+from localspec.ground.errors import EngineError, InvalidInput
 
 if TYPE_CHECKING:
-    from localspec.pairs.resolve import PairFiles
+    from localspec.pairs.names.resolve import PairFiles
 
 
 _RAW_LENGTH = 4
@@ -46,7 +46,7 @@ class BenchPair:
 
 def find_pair(options: BenchOptions) -> BenchPair | None:
     """Find and check the pair and every other draft; None when only addresses are measured."""
-    from localspec.session import prepare, read
+    from localspec.session.open import prepare, read
 
     if options.pair is None:
         return None
@@ -213,16 +213,16 @@ class Ensemble:
 
 
 def _local(pair: BenchPair, seed: int) -> LocalEngine:
-    from localspec.engine.client import EngineClient
-    from localspec.machine import physical_cores
+    from localspec.engine.process.client import EngineClient
+    from localspec.ground.machine import physical_cores
 
     client = EngineClient(logs.folder())
     return LocalEngine(client, pair.settings, physical_cores(), pair.drafts, seed)
 
 
 def _peer(name: str, program: Path, pair: BenchPair, seed: int) -> BenchEngine:
-    from localspec.machine import physical_cores
-    from localspec.pairs.gguf_header import read_header
+    from localspec.ground.machine import physical_cores
+    from localspec.pairs.gguf.header import read_header
 
     settings = pair.settings
     if name == "llama-server":

@@ -9,10 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from localspec.atomic_write import write_atomically
 from localspec.bench.records import Arm, BenchRun, Cell, Measurement, Plan, Prompt, Report, Sample
-from localspec.errors import UnreadableFile
-from localspec.parsing import parse_json
+from localspec.ground.atomic_write import write_atomically
+from localspec.ground.errors import UnreadableFile
+from localspec.ground.parsing import parse_json
 
 SCHEMA = 1
 

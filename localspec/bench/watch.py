@@ -10,7 +10,7 @@ from localspec.bench import storage
 from localspec.bench.records import BenchRun
 from localspec.bench.render.figures import duration
 from localspec.bench.runner import Clock, Progress
-from localspec.terminal import is_terminal, one_line
+from localspec.ground.terminal import is_terminal, one_line
 
 
 class TerminalWatch(Clock):

@@ -10,8 +10,8 @@ import click
 from localspec.audit.records import CHECKS
 from localspec.cli import options as cli_options
 from localspec.cli.streams import print_json
-from localspec.errors import InvalidInput
-from localspec.terminal import is_terminal, one_line
+from localspec.ground.errors import InvalidInput
+from localspec.ground.terminal import is_terminal, one_line
 
 if TYPE_CHECKING:
     from localspec.session import Session
@@ -33,11 +33,10 @@ def audit(pair: str, **values: Any) -> int:
     result is stored with the pair, this build and this device. A whole audit writes about 7000 tokens: with a
     1.5B target on two processor cores that takes 15 to 22 minutes.
     """
-    from localspec import verdicts
     from localspec.audit.report import result_json, summary, text_report
     from localspec.audit.run import Audit
     from localspec.audit.subject import Subject
-    from localspec.session import open_session
+    from localspec.session import open_session, verdicts
 
     only = _checks(values["only"])
     load = cli_options.load_options(values | {"no_draft": False, "drafter": "auto", "draft_length": None})

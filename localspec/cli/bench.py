@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localspec.cli import options as cli_options
-from localspec.errors import InvalidInput, LocalspecError, UnreadableFile
+from localspec.ground.errors import InvalidInput, LocalspecError, UnreadableFile
 
 if TYPE_CHECKING:
     from localspec.bench.options import BenchOptions
@@ -225,7 +225,7 @@ def _result_path(values: dict[str, Any]) -> Path:
     """Where the run is kept while it grows: --json, else a file of our own."""
     import time
 
-    from localspec.locations import state_folder
+    from localspec.ground.locations import state_folder
 
     if values["json_file"] is not None:
         return Path(values["json_file"])
@@ -278,8 +278,8 @@ def _write_files(run: BenchRun, report: Report, path: Path, values: dict[str, An
 
 def _store(run: BenchRun, report: Report, pair: BenchPair) -> None:
     """Keep the verdict with the pair; a run without one leaves what was known."""
-    from localspec import verdicts
     from localspec.bench.outcome import bench_record
+    from localspec.session import verdicts
 
     record = bench_record(run, report, pair.settings)
     if record:

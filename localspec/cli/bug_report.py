@@ -13,8 +13,8 @@ import click
 from localspec.cli import options as cli_options
 from localspec.cli.settings import KNOWN
 from localspec.cli.settings_file import file_error, file_values_once
-from localspec.locations import state_folder
-from localspec.terminal import row, visible
+from localspec.ground.locations import state_folder
+from localspec.ground.terminal import row, visible
 
 _PRIVATE = frozenset({"system"})
 """Settings whose value is a person's text."""
@@ -43,7 +43,7 @@ def bug_report(file: Path | None, **values: Any) -> int:
 
 def report() -> str:
     """The Markdown text."""
-    from localspec.bug_report import Scrubber, engine_lines, environment, newest_logs, own_lines, versions
+    from localspec.doctor.bug_report import Scrubber, engine_lines, environment, newest_logs, own_lines, versions
 
     own, engine = newest_logs()
     parts = [
@@ -93,7 +93,7 @@ def _settings() -> Iterator[str]:
 
 
 def _pairs() -> Iterator[str]:
-    from localspec.pairs.store import Store
+    from localspec.pairs.store.store import Store
 
     for name, lock in Store().names():
         models = ", ".join(f"{m.architecture} {m.quant} {m.size / 1e9:.2f} GB" for m in lock.models)

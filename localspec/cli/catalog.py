@@ -9,8 +9,8 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.streams import print_json
-from localspec.errors import UnknownName
-from localspec.terminal import one_line, row
+from localspec.ground.errors import UnknownName
+from localspec.ground.terminal import one_line, row
 
 
 @click.command()
@@ -18,8 +18,8 @@ from localspec.terminal import one_line, row
 @cli_options.output_options
 def catalog(words: tuple[str, ...], **values: Any) -> int:
     """Models known by name, those that match every WORD: sizes, the draft that goes with each and why."""
-    from localspec.machine import total_memory
-    from localspec.pairs.catalog import load_catalog
+    from localspec.ground.machine import total_memory
+    from localspec.pairs.names.catalog import load_catalog
 
     known = load_catalog()
     models = known.search(" ".join(words))

@@ -11,7 +11,7 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.value_types import KeyValue
-from localspec.terminal import is_terminal
+from localspec.ground.terminal import is_terminal
 
 
 @click.command()
@@ -48,13 +48,13 @@ def chat(pair: str | None, **values: Any) -> int:
     options = cli_options.load_options(values)
     _for_every_screen(values)
     if pair is not None and not is_url(pair):
-        from localspec.session import find
+        from localspec.session.open import find
 
         find(pair, options)  # a name that means nothing is said here, not inside the UI
     session = values["session"] or ""
     if session:
-        from localspec.chat.session_file import read_session
-        from localspec.chat.session_store import SessionStore
+        from localspec.ui.session_file import read_session
+        from localspec.ui.session_store import SessionStore
 
         session = str(SessionStore().find(session))
         read_session(Path(session))
@@ -81,8 +81,8 @@ def _settings(values: dict[str, Any]) -> Any:
     """What was used last, with what this command line says on top."""
     from dataclasses import replace
 
-    from localspec.chat.chat import ChatSettings
-    from localspec.chat.preferences import PreferenceFile
+    from localspec.ui.chat import ChatSettings
+    from localspec.ui.preferences import PreferenceFile
 
     context = click.get_current_context()
     said = {

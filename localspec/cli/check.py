@@ -11,11 +11,11 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.streams import print_json
-from localspec.terminal import one_line
+from localspec.ground.terminal import one_line
 
 if TYPE_CHECKING:
     from localspec.pairs.compat import Verdict
-    from localspec.pairs.resolve import PairFiles
+    from localspec.pairs.names.resolve import PairFiles
 
 SCHEMA = 1
 _ORDER = ("identical", "shared", "stopped", "swapped", "refused")
@@ -34,9 +34,10 @@ def check(target: str, draft: str | None, **values: Any) -> int:
 
     TARGET and DRAFT are GGUF files or names of models on this disk. Exit code 3 when the pair cannot work.
     """
-    from localspec.pairs import compat, resolve
-    from localspec.pairs.drafts_here import would_work
-    from localspec.pairs.split_files import read_model
+    from localspec.pairs import compat
+    from localspec.pairs.gguf.split_files import read_model
+    from localspec.pairs.names import resolve
+    from localspec.pairs.store.drafts_here import would_work
     from localspec.reports.compat import write_report
 
     folder = Path(values["cache_dir"]) if values["cache_dir"] else None
@@ -59,8 +60,8 @@ def check(target: str, draft: str | None, **values: Any) -> int:
 def _check_all(files: PairFiles, as_json: bool) -> int:
     """Every model on this disk as a draft of one target, with the reason that decides."""
     from localspec.pairs import compat
-    from localspec.pairs.drafts_here import on_disk
-    from localspec.pairs.split_files import read_model
+    from localspec.pairs.gguf.split_files import read_model
+    from localspec.pairs.store.drafts_here import on_disk
 
     target = read_model(files.target_files)
     rows = []

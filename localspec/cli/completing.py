@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from click.shell_completion import CompletionItem
 
-from localspec.errors import LocalspecError
+from localspec.ground.errors import LocalspecError
 
 if TYPE_CHECKING:
     import click
@@ -54,7 +54,7 @@ def _with_files(names: list[str], incomplete: str) -> list[CompletionItem[str]]:
 
 
 def _pairs() -> list[str]:
-    from localspec.pairs.store import Store
+    from localspec.pairs.store.store import Store
 
     with suppress(OSError, LocalspecError):
         return sorted({name for name, _ in Store().names() if _PLAIN.fullmatch(name)})
@@ -62,7 +62,7 @@ def _pairs() -> list[str]:
 
 
 def _catalog() -> list[str]:
-    from localspec.pairs.catalog import load_catalog
+    from localspec.pairs.names.catalog import load_catalog
 
     with suppress(OSError, LocalspecError):
         return sorted(model.name for model in load_catalog().search())

@@ -7,8 +7,8 @@ import sys
 import click
 from click.shell_completion import get_completion_class
 
-from localspec.errors import LocalspecError
-from localspec.terminal import is_terminal
+from localspec.ground.errors import LocalspecError
+from localspec.ground.terminal import is_terminal
 
 _INSTALL = {
     "bash": "localspec completion bash > ~/.local/share/bash-completion/completions/localspec",

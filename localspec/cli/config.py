@@ -10,14 +10,14 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from localspec import config_file
 from localspec.cli import options as cli_options
 from localspec.cli.completing import setting_keys
 from localspec.cli.setting import Setting
 from localspec.cli.settings import KNOWN, known
 from localspec.cli.streams import print_json
-from localspec.errors import InvalidInput
-from localspec.terminal import one_line, row
+from localspec.ground import config_file
+from localspec.ground.errors import InvalidInput
+from localspec.ground.terminal import one_line, row
 
 SCHEMA = 1
 

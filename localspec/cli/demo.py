@@ -33,7 +33,7 @@ TOKENS = 120
 @cli_options.option("--quiet", "-q", is_flag=True, help="Only the measured result.")
 def demo(model: Path | None, quiet: bool) -> int:
     """Let a small model copy a list, once plain and once with prompt lookup, and say what was measured."""
-    from localspec.pairs.carried import carried_model
+    from localspec.pairs.names.demo_model import carried_model
     from localspec.session import LoadOptions, open_session
 
     path = model or carried_model()
@@ -82,7 +82,7 @@ def _answer(session: Session, drafter: str) -> Finished:
 
 def _request(drafter: str) -> GenerationRequest:
     from localspec.engine.settings import GenerationRequest, SamplerSettings, SpeculationSettings
-    from localspec.engine.templates import Message
+    from localspec.engine.templates.chat_template import Message
 
     return GenerationRequest(
         (Message("user", PROMPT),),

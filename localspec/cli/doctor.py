@@ -12,7 +12,7 @@ import click
 from localspec.cli import options as cli_options
 from localspec.cli.settings_file import file_error
 from localspec.cli.streams import print_json
-from localspec.terminal import one_line, wants_colour
+from localspec.ground.terminal import one_line, wants_colour
 
 if TYPE_CHECKING:
     from localspec.doctor.facts import Facts

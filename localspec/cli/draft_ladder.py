@@ -12,10 +12,10 @@ import click
 from localspec.cli import options as cli_options
 from localspec.cli.progress import ProgressLine
 from localspec.cli.streams import print_json
-from localspec.terminal import one_line
+from localspec.ground.terminal import one_line
 
 if TYPE_CHECKING:
-    from localspec.ladder import Ladder
+    from localspec.bench.ladder import Ladder
 
 SCHEMA = 1
 
@@ -36,7 +36,7 @@ def draft_ladder(target: str, draft: str, **values: Any) -> int:
 
     Ranked by accepted tokens per second; of nearly equal ones the smallest is the best.
     """
-    from localspec import ladder
+    from localspec.bench import ladder
     from localspec.bench.prompts import load_prompts
     from localspec.session import LoadOptions, open_session
 
@@ -88,7 +88,7 @@ def report(result: Ladder) -> dict[str, Any]:
 
 def write_ladder(out: TextIO, result: Ladder) -> None:
     """The ranking for people."""
-    from localspec.pairs.fit_records import size_text
+    from localspec.pairs.memory.fit_records import size_text
 
     plain = result.plain_tokens_per_second
     head = f"{'draft':8} {'acceptance':>10} {'ms a guess':>10} {'accepted/s':>10}"

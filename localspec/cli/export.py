@@ -11,7 +11,7 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.streams import print_json
-from localspec.errors import InvalidInput
+from localspec.ground.errors import InvalidInput
 
 if TYPE_CHECKING:
     from localspec.export.records import PairSettings
@@ -57,17 +57,17 @@ def export(pair: str, **values: Any) -> int:
 
 def _settings(pair: str, values: dict[str, Any]) -> PairSettings:
     """The pair's files and everything that was said about how to run it. Nothing is loaded."""
-    from localspec import session
     from localspec.engine.settings import DEFAULT_CONTEXT
     from localspec.export.originals import original_of
     from localspec.export.records import PairSettings
+    from localspec.session import open
 
     speculation = cli_options.speculation_settings(values)
     options = cli_options.load_options(values)
     sampler = cli_options.sampler_settings(values)
-    files = session.find(pair, options)
-    target, draft = session.read(files)
-    session.check(files, target, draft, options)
+    files = open.find(pair, options)
+    target, draft = open.read(files)
+    open.check(files, target, draft, options)
     if speculation.drafter == "model" and files.draft is None:
         raise InvalidInput("--drafter model needs a draft model", "Add --draft, or use --drafter lookup")
     lock = files.lock

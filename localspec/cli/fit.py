@@ -14,8 +14,8 @@ from localspec.cli.streams import print_json
 from localspec.cli.value_types import AutoNumber
 
 if TYPE_CHECKING:
-    from localspec.pairs.fit_records import FitPlan
-    from localspec.pairs.model_info import ModelInfo
+    from localspec.pairs.gguf.model_info import ModelInfo
+    from localspec.pairs.memory.fit_records import FitPlan
 
 SCHEMA = 1
 
@@ -45,11 +45,11 @@ def fit(pair: str, **values: Any) -> int:
 
     Exit code 4 when nothing fits, with what is lacking.
     """
-    from localspec import placing
-    from localspec.pairs import resolve
-    from localspec.pairs.sizes import CACHE_BITS
-    from localspec.pairs.split_files import read_model
+    from localspec.pairs.gguf.split_files import read_model
+    from localspec.pairs.memory.sizes import CACHE_BITS
+    from localspec.pairs.names import resolve
     from localspec.reports.fit import write_plan
+    from localspec.session import memory_plan
 
     if values["cache_type"] and values["cache_type"] not in CACHE_BITS:
         raise click.UsageError(f"no cache type {values['cache_type']!r}; there are {', '.join(CACHE_BITS)}")
@@ -57,10 +57,10 @@ def fit(pair: str, **values: Any) -> int:
     files = resolve.find_pair(pair, values["draft"], cache_folder=folder)
     target = read_model(files.target_files)
     draft = read_model(files.draft_files) if files.draft_files else None
-    ram = placing.parse_size(values["ram"]) if values["ram"] else None
-    devices = [placing.parse_size(size) for size in values["devices"]]
-    machine = placing.imagined_machine(ram, devices) if ram or devices else placing.this_machine()
-    chosen = placing.plan_pair(
+    ram = memory_plan.parse_size(values["ram"]) if values["ram"] else None
+    devices = [memory_plan.parse_size(size) for size in values["devices"]]
+    machine = memory_plan.imagined_machine(ram, devices) if ram or devices else memory_plan.this_machine()
+    chosen = memory_plan.plan_pair(
         target, draft, machine, _wish(values), smaller_drafts=_smaller_drafts(target, draft)
     )
     if values["as_json"]:
@@ -71,7 +71,7 @@ def fit(pair: str, **values: Any) -> int:
 
 
 def _wish(values: dict[str, Any]) -> Any:
-    from localspec.pairs.fit_records import Wish
+    from localspec.pairs.memory.fit_records import Wish
 
     return Wish(
         context=values["ctx"],
@@ -84,9 +84,10 @@ def _wish(values: dict[str, Any]) -> Any:
 
 def _smaller_drafts(target: ModelInfo, draft: ModelInfo | None) -> list[ModelInfo]:
     """Compatible drafts on this disk that take less than `draft`, the largest of them first."""
-    from localspec.errors import LocalspecError
-    from localspec.pairs import compat, resolve
-    from localspec.pairs.split_files import read_model
+    from localspec.ground.errors import LocalspecError
+    from localspec.pairs import compat
+    from localspec.pairs.gguf.split_files import read_model
+    from localspec.pairs.names import resolve
 
     if draft is None:
         return []
@@ -103,7 +104,7 @@ def _smaller_drafts(target: ModelInfo, draft: ModelInfo | None) -> list[ModelInf
 
 def report(chosen: FitPlan) -> dict[str, Any]:
     """The object of `--json`; sizes are bytes."""
-    from localspec.pairs.fit_records import lacking
+    from localspec.pairs.memory.fit_records import lacking
 
     return {
         "schema": SCHEMA,

@@ -10,12 +10,12 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.streams import print_json
-from localspec.errors import InvalidInput
-from localspec.terminal import one_line
+from localspec.ground.errors import InvalidInput
+from localspec.ground.terminal import one_line
 
 if TYPE_CHECKING:
-    from localspec.pairs.imports import Found
-    from localspec.pairs.store import Store
+    from localspec.pairs.store.imports import Found
+    from localspec.pairs.store.store import Store
 
 
 @click.command("import")
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 @cli_options.output_options
 def import_models(where: str, **values: Any) -> int:
     """Register the models at WHERE: lmstudio, ollama, llama.cpp, a folder or a file. Nothing is copied."""
-    from localspec.pairs.catalog import load_catalog
-    from localspec.pairs.imports import find_models
-    from localspec.pairs.store import Store
+    from localspec.pairs.names.catalog import load_catalog
+    from localspec.pairs.store.imports import find_models
+    from localspec.pairs.store.store import Store
 
     found = find_models(where, load_catalog())
     good = [one for one in found if one.info is not None]
@@ -52,7 +52,7 @@ def import_models(where: str, **values: Any) -> int:
 
 def register(found: Found, where: str, store: Store) -> Found:
     """Save the model's lock, under a name that no other model has."""
-    from localspec.pairs.imports import lock_of
+    from localspec.pairs.store.imports import lock_of
 
     one, number = found, 1
     while (other := store.find(one.name)) and other.target.paths() != one.paths:

@@ -9,7 +9,7 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.streams import print_json
-from localspec.terminal import one_line
+from localspec.ground.terminal import one_line
 
 
 @click.command("list")
@@ -20,7 +20,7 @@ def list_pairs(**values: Any) -> int:
     Of several drafts of one target, `*` marks the one that the target's name alone means: the last one pulled.
     """
     from localspec.cli.pull import pair_json
-    from localspec.pairs.store import Store
+    from localspec.pairs.store.store import Store
 
     store = Store()
     named = store.names()
@@ -51,8 +51,8 @@ def _is_chosen(lock: Any, named: list[tuple[str, Any]]) -> bool:
 
 
 def _row(name: str, lock: Any) -> tuple[str, ...]:
-    from localspec import verdicts
     from localspec.reports.transfer import size
+    from localspec.session import verdicts
 
     speedup = verdicts.figures([model.paths() for model in lock.models]).get("speedup")
     measured = f"{speedup:.2f}x" if isinstance(speedup, int | float) else "-"

@@ -20,8 +20,8 @@ from localspec.cli import streams
 from localspec.cli.settings_file import FileDefaults
 from localspec.cli.signals import Terminated, end_politely_on_sigterm, send_lost_signals_again
 from localspec.cli.start import raise_on_interrupt
-from localspec.errors import DISK_FULL, LocalspecError
-from localspec.terminal import is_terminal, one_line
+from localspec.ground.errors import DISK_FULL, LocalspecError
+from localspec.ground.terminal import is_terminal, one_line
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module:attribute, one line for the help page)
@@ -53,7 +53,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "localspec.cli.import_:import_models",
         "Use models of LM Studio, Ollama, llama.cpp or a folder",
     ),
-    "simulate": ("localspec.cli.simulate:simulate", "For developers: draft-length policies on recorded texts"),
 }
 
 
@@ -131,7 +130,7 @@ def _begin(command: str) -> None:
     if command not in _NOT_LOGGED:
         _invoked.append(command)
     if command in _LONG:
-        from localspec.logs import log, start_logging
+        from localspec.ground.logs import log, start_logging
 
         start_logging()
         log.info("localspec %s: %s begins", __version__, command)
@@ -160,7 +159,7 @@ _invoked: list[str] = []
 
 def _note(command: str, code: int, error: BaseException | None, seconds: float) -> None:
     """A line in the log; for a bug also where it was."""
-    from localspec.logs import frames_of, log, start_logging
+    from localspec.ground.logs import frames_of, log, start_logging
 
     start_logging()
     kind = f", {type(error).__name__}" if error is not None else ""

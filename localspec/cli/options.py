@@ -95,7 +95,7 @@ def refuse(names: Sequence[str], beside: str, hint: str) -> None:
 
     One that stands in the environment gives way without a word: the command line comes first.
     """
-    from localspec.errors import InvalidInput
+    from localspec.ground.errors import InvalidInput
 
     for name in filter(was_typed, names):
         raise InvalidInput(f"{_flag(name)} cannot be used with {beside}", hint)
@@ -198,7 +198,7 @@ def given() -> dict[str, Any]:
 
 def unheeded(said: dict[str, Any], session: Session, sampler: SamplerSettings) -> list[str]:
     """Which of the `given` options have nothing to act on here, one sentence each."""
-    from localspec.engine.probe import gpu_backends
+    from localspec.engine.process.ask_libllama import gpu_backends
     from localspec.remote import is_url
 
     if is_url(session.files.name):
@@ -225,7 +225,7 @@ def _unknown_to_the_template(session: Session, names: Sequence[str]) -> list[str
         return []
     import re
 
-    from localspec.session import read
+    from localspec.session.open import read
 
     source = read(session.files)[0].chat_template
     return [name for name in names if not re.search(rf"\b{re.escape(name)}\b", source)]

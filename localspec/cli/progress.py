@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TextIO
 
-from localspec.terminal import is_terminal
+from localspec.ground.terminal import is_terminal
 
 WIDTH = 30
 INTERVAL = 0.1

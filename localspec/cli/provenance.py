@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from localspec.terminal import is_terminal, visible, wants_colour
+from localspec.ground.terminal import is_terminal, visible, wants_colour
 
 if TYPE_CHECKING:
     from localspec.engine.records import Token

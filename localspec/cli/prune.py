@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from localspec.cli import options as cli_options
-from localspec.terminal import one_line, row
+from localspec.ground.terminal import one_line, row
 
 
 @click.command()
@@ -19,9 +19,9 @@ from localspec.terminal import one_line, row
 def prune(**values: Any) -> int:
     """Delete downloads that were never finished, and contents of the cache that no file name leads to."""
     from localspec.cli.rm import confirm
-    from localspec.pairs import cleanup
-    from localspec.pairs.hf_cache import cache_folder
-    from localspec.pairs.hub import Hub
+    from localspec.pairs.hub.hf_cache import cache_folder
+    from localspec.pairs.hub.hub import Hub
+    from localspec.pairs.store import cleanup
     from localspec.reports.transfer import size
 
     cache = cache_folder(values["cache_dir"])

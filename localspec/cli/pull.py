@@ -12,13 +12,13 @@ import click
 from localspec.cli import options as cli_options
 from localspec.cli.completing import catalog_names, model_names
 from localspec.cli.streams import print_json
-from localspec.errors import Cancelled, DoesNotFit, DownloadFailed
-from localspec.terminal import one_line
+from localspec.ground.errors import Cancelled, DoesNotFit, DownloadFailed
+from localspec.ground.terminal import one_line
 
 if TYPE_CHECKING:
-    from localspec.pairs.fit_records import FitPlan
+    from localspec.pairs.memory.fit_records import FitPlan
     from localspec.pairs.pull import Puller, PullPlan, PullRequest
-    from localspec.pairs.store import PairLock
+    from localspec.pairs.store.store import PairLock
 
 _YES = ("1", "ON", "YES", "TRUE")  # as the hub client reads it
 
@@ -45,8 +45,8 @@ def pull(target: str, **values: Any) -> int:
     TARGET is a catalog name (qwen2.5-7b, qwen2.5-7b-q8), hf:owner/repo[:quant or file], or a GGUF file.
     Both headers are read and compared first; an interrupted pull goes on where it stopped.
     """
-    from localspec.pairs.fit_records import lacking
-    from localspec.pairs.hub import HubUnreachable
+    from localspec.pairs.hub.hub import HubUnreachable
+    from localspec.pairs.memory.fit_records import lacking
     from localspec.pairs.pull import Puller
     from localspec.reports.pull import fit_lines, plan_lines
 
@@ -97,7 +97,7 @@ def _download(puller: Puller, plan: PullPlan, values: dict[str, Any]) -> int:
 
 
 def _request(target: str, values: dict[str, Any]) -> PullRequest:
-    from localspec.pairs.hf_cache import cache_folder
+    from localspec.pairs.hub.hf_cache import cache_folder
     from localspec.pairs.pull import PullRequest
 
     return PullRequest(
@@ -143,7 +143,7 @@ def _print_plan(plan: PullPlan, placed: FitPlan, values: dict[str, Any]) -> None
 
 def _fit(plan: PullPlan) -> FitPlan:
     """Where the pair would go on this machine, if nothing else ran."""
-    from localspec.placing import plan_download
+    from localspec.session.memory_plan import plan_download
 
     target, draft = plan.target, plan.draft
     smaller = (draft.info, draft.size) if draft is not None else (None, 0)
@@ -179,8 +179,8 @@ def plan_json(plan: PullPlan) -> dict[str, Any]:
 
 def pair_json(lock: PairLock, name: str = "") -> dict[str, Any]:
     """One pair as `list --json` shows it."""
-    from localspec import verdicts
-    from localspec.pairs.store import LockedModel
+    from localspec.pairs.store.store import LockedModel
+    from localspec.session import verdicts
 
     def model(one: LockedModel | None) -> dict[str, Any] | None:
         if one is None:

@@ -35,7 +35,7 @@ def quantize(source: str, to: str, **values: Any) -> int:
     about a fifth faster and accepts about as much. The result appears under its name only when it is whole,
     and can then be named as a draft.
     """
-    from localspec import quantizing
+    from localspec.session import quantizing
 
     quiet = values["quiet"] or values["as_json"]
     start = time.monotonic()

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localspec.terminal import is_terminal, one_line, visible
+from localspec.ground.terminal import is_terminal, one_line, visible
 
 if TYPE_CHECKING:
-    from localspec.chat.session_file import SavedSession
+    from localspec.ui.session_file import SavedSession
 
 
 @click.command()
@@ -21,8 +21,8 @@ def replay(file: str, plain: bool) -> int:
 
     On a terminal it opens in the UI, where its rounds can be stepped through; elsewhere it is printed.
     """
-    from localspec.chat.session_file import read_session
-    from localspec.chat.session_store import SessionStore
+    from localspec.ui.session_file import read_session
+    from localspec.ui.session_store import SessionStore
 
     path = SessionStore().find(file)
     session = read_session(path)
@@ -35,8 +35,8 @@ def replay(file: str, plain: bool) -> int:
 
 
 def _print(session: SavedSession) -> None:
-    from localspec.chat.provenance import marked_text
     from localspec.reports.answer import summary_line
+    from localspec.ui.provenance import marked_text
 
     print(f"# {one_line(session.conversation.shown_title)}\n")
     for turn in session.conversation.turns:

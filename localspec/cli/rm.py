@@ -9,8 +9,8 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.completing import only_pair_names
-from localspec.errors import InvalidInput
-from localspec.terminal import is_terminal, one_line, row
+from localspec.ground.errors import InvalidInput
+from localspec.ground.terminal import is_terminal, one_line, row
 
 
 @click.command()
@@ -20,8 +20,8 @@ from localspec.terminal import is_terminal, one_line, row
 @cli_options.output_options
 def rm(pair: str, **values: Any) -> int:
     """Remove PAIR. Files that another pair uses stay, and so do files that are used in place."""
-    from localspec.pairs.cleanup import plan_removal, remove
-    from localspec.pairs.store import Store
+    from localspec.pairs.store.cleanup import plan_removal, remove
+    from localspec.pairs.store.store import Store
     from localspec.reports.transfer import size
 
     store = Store()

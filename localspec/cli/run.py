@@ -14,8 +14,8 @@ from localspec.cli.settings_file import default_pair
 from localspec.cli.signals import Terminated, interrupt_calls
 from localspec.cli.streams import print_json
 from localspec.cli.value_types import KeyValue
-from localspec.errors import Cancelled, EngineDied, InvalidInput
-from localspec.terminal import is_terminal
+from localspec.ground.errors import Cancelled, EngineDied, InvalidInput
+from localspec.ground.terminal import is_terminal
 
 if TYPE_CHECKING:
     from localspec.engine.records import Finished, Token
@@ -166,7 +166,7 @@ def _refuse_contradictions(values: dict[str, Any]) -> None:
 
 def _request(question: str, session: Session, sampler: Any, values: dict[str, Any]) -> GenerationRequest:
     from localspec.engine.settings import GenerationRequest
-    from localspec.engine.templates import Message
+    from localspec.engine.templates.chat_template import Message
 
     raw = values["raw"]
     if not raw and not session.info.has_template:

@@ -10,7 +10,7 @@ import click
 
 from localspec.cli import options as cli_options
 from localspec.cli.settings import KNOWN
-from localspec.errors import InvalidInput
+from localspec.ground.errors import InvalidInput
 
 if TYPE_CHECKING:
     from localspec.serve.gate import Rules
@@ -66,7 +66,8 @@ def serve(pair: str, **values: Any) -> int:
 
     from localspec.remote import is_url
     from localspec.serve.requests import Defaults
-    from localspec.session import open_session, prepare
+    from localspec.session import open_session
+    from localspec.session.open import prepare
 
     said = cli_options.given()
 

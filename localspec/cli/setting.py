@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from localspec import config_file
 from localspec.cli.value_types import AutoNumber
-from localspec.errors import InvalidInput
-from localspec.terminal import one_line
+from localspec.ground import config_file
+from localspec.ground.errors import InvalidInput
+from localspec.ground.terminal import one_line
 
 ANSWERING = frozenset({"run", "chat", "serve", "export"})
 """Commands that are told how to choose tokens."""

@@ -14,8 +14,8 @@ import click
 
 from localspec.cli.setting import ANSWERING, EVERYWHERE, Setting
 from localspec.cli.value_types import AutoNumber
-from localspec.errors import InvalidInput
-from localspec.terminal import one_line
+from localspec.ground.errors import InvalidInput
+from localspec.ground.terminal import one_line
 
 THEMES = (
     *("textual-dark", "textual-light", "nord", "gruvbox", "catppuccin-mocha", "catppuccin-frappe"),

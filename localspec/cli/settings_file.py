@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from localspec import config_file
 from localspec.cli.setting import Setting
 from localspec.cli.settings import KNOWN, known
-from localspec.errors import InvalidInput, LocalspecError
-from localspec.terminal import one_line
+from localspec.ground import config_file
+from localspec.ground.errors import InvalidInput, LocalspecError
+from localspec.ground.terminal import one_line
 
 WITHOUT_FILE = frozenset({"doctor", "bug-report"})
 """Commands that work with a damaged file."""

@@ -9,7 +9,7 @@ import click
 from localspec.cli import options as cli_options
 from localspec.cli.completing import only_pair_names
 from localspec.cli.streams import print_json
-from localspec.terminal import one_line
+from localspec.ground.terminal import one_line
 
 
 @click.command()
@@ -17,9 +17,9 @@ from localspec.terminal import one_line
 @cli_options.output_options
 def show(pair: str, **values: Any) -> int:
     """Where the files of PAIR are, what the check said, what was measured."""
-    from localspec import verdicts
     from localspec.cli.pull import pair_json
-    from localspec.pairs.store import Store
+    from localspec.pairs.store.store import Store
+    from localspec.session import verdicts
 
     store = Store()
     lock = store.get(pair)
@@ -39,7 +39,7 @@ def show(pair: str, **values: Any) -> int:
 
 
 def _lines(lock: Any, path: str) -> list[str]:
-    from localspec import verdicts
+    from localspec.session import verdicts
 
     rows = [("name", lock.full_name), ("state", lock.state_text())]
     for role, model in zip(("target", "draft"), lock.models, strict=False):

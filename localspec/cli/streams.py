@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from localspec.errors import DISK_FULL
+from localspec.ground.errors import DISK_FULL
 
 UNWRITABLE = DISK_FULL | {errno.EIO, errno.EBADF}
 """What a write says when something is wrong with the place, no room included."""

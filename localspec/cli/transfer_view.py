@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from localspec.ground.terminal import is_terminal, one_line
 from localspec.reports.transfer import Speed, file_line, short_name, total_line
-from localspec.terminal import is_terminal, one_line
 
 if TYPE_CHECKING:
-    from localspec.pairs.download import Transfer
+    from localspec.pairs.hub.download import Transfer
 
 _PLAIN_SECONDS = 5.0
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localspec.atomic_write import write_atomically
 from localspec.cli import options as cli_options
 from localspec.cli.bench import Minutes
 from localspec.cli.streams import print_json
+from localspec.ground.atomic_write import write_atomically
 
 if TYPE_CHECKING:
     from localspec.bench.records import BenchRun, Report
@@ -33,9 +33,9 @@ def tune(pair: str, **values: Any) -> int:
 
     One engine start, two kinds of text: enough to know the costs, not for a verdict. That is what `bench` is for.
     """
-    from localspec import verdicts
     from localspec.bench.outcome import profile_record
-    from localspec.locations import state_folder
+    from localspec.ground.locations import state_folder
+    from localspec.session import verdicts
 
     with tempfile.TemporaryDirectory(prefix="localspec-tune-") as name:
         found, run, report = _measured(pair, Path(name), values)

@@ -11,12 +11,12 @@ import click
 from localspec.cli import options as cli_options
 from localspec.cli.completing import only_pair_names
 from localspec.cli.streams import print_json
-from localspec.errors import ProblemFound
-from localspec.terminal import is_terminal, row
+from localspec.ground.errors import ProblemFound
+from localspec.ground.terminal import is_terminal, row
 
 if TYPE_CHECKING:
-    from localspec.pairs.integrity import FileCheck
-    from localspec.pairs.store import PairLock
+    from localspec.pairs.store.integrity import FileCheck
+    from localspec.pairs.store.store import PairLock
 
 
 @click.command()
@@ -30,8 +30,8 @@ def verify(pair: str, **values: Any) -> int:
 
     Exit code 7 when something is wrong and was not repaired.
     """
-    from localspec.pairs.integrity import check_file, with_hashes
-    from localspec.pairs.store import Store
+    from localspec.pairs.store.integrity import check_file, with_hashes
+    from localspec.pairs.store.store import Store
 
     store = Store()
     lock = store.get(pair)
@@ -66,9 +66,9 @@ def _wants_repair(bad: list[FileCheck], values: dict[str, Any]) -> bool:
 
 def _repair(bad: list[FileCheck], values: dict[str, Any]) -> None:
     from localspec.cli.transfer_view import TransferView
-    from localspec.pairs.hub import Hub
-    from localspec.pairs.integrity import repair
-    from localspec.pairs.transfers import finish_all
+    from localspec.pairs.hub.hub import Hub
+    from localspec.pairs.hub.transfers import finish_all
+    from localspec.pairs.store.integrity import repair
 
     hub, cancel = Hub(), Event()
     downloads = [repair(check, hub, cancel) for check in bad if check.model.repo]

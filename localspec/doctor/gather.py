@@ -16,13 +16,13 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from localspec import machine
 from localspec.doctor.facts import Build, Facts, Gpu, Hub, Installer, System, Token
-from localspec.engine import probe
-from localspec.errors import EngineDied, EngineError
-from localspec.pairs import hf_cache
-from localspec.parsing import parse_json
-from localspec.terminal import is_terminal, wants_colour
+from localspec.engine.process import ask_libllama
+from localspec.ground import machine
+from localspec.ground.errors import EngineDied, EngineError
+from localspec.ground.parsing import parse_json
+from localspec.ground.terminal import is_terminal, wants_colour
+from localspec.pairs.hub import hf_cache
 
 HUB_SECONDS = 5.0
 COMMAND_SECONDS = 5.0
@@ -112,7 +112,7 @@ def _build() -> Build:
     except importlib.metadata.PackageNotFoundError:
         return Build("missing")
     try:
-        facts = probe.build()
+        facts = ask_libllama.build()
     except EngineDied as error:
         return Build("killed", version, error.message)
     except EngineError as error:
@@ -125,7 +125,7 @@ def _build() -> Build:
         "ok",
         version,
         features=frozenset(_LLAMA_FEATURE.findall(facts.system_info)),
-        backends=probe.gpu_backends(),
+        backends=ask_libllama.gpu_backends(),
         devices=tuple((gpu.name, gpu.description, gpu.free, gpu.total) for gpu in gpus),
     )
 

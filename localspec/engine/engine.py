@@ -15,18 +15,19 @@ from typing import Any, Literal
 
 from localspec.engine import inspection
 from localspec.engine.build import engine_build
-from localspec.engine.cancel import CancelFlag
-from localspec.engine.controller import Choice, Controller
+from localspec.engine.control.controller import Choice, Controller
+from localspec.engine.control.profile import profile_key
+from localspec.engine.control.tuning import Tuning
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter, common_length
 from localspec.engine.generate import Drafters, Generation, Limits
-from localspec.engine.grammar import plain_controller
+from localspec.engine.grammar.masking import plain_controller
 from localspec.engine.inspection import Question
 from localspec.engine.llama.context import Context, ContextSettings
 from localspec.engine.llama.grammar import LlamaGrammar
 from localspec.engine.llama.weights import Placement, Weights
 from localspec.engine.prefix_cache import WORTH_TOKENS, Kept, PrefixCache
-from localspec.engine.profile import profile_key
+from localspec.engine.process.cancel import CancelFlag
 from localspec.engine.records import Event, LoadProgress
 from localspec.engine.settings import (
     AUTO_DRAFT_LENGTH,
@@ -37,9 +38,8 @@ from localspec.engine.settings import (
     SamplerSettings,
     SpeculationSettings,
 )
-from localspec.engine.templates import ChatTemplate, encode
-from localspec.engine.tuning import Tuning
-from localspec.errors import EngineError, InvalidInput
+from localspec.engine.templates.chat_template import ChatTemplate, encode
+from localspec.ground.errors import EngineError, InvalidInput
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.engine.controller import Controller, Plan, Situation
-from localspec.engine.costs import Costs
+from localspec.engine.control.controller import Controller, Plan, Situation
+from localspec.engine.control.costs import Costs
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter, common_length
-from localspec.engine.grammar import Grammar, mask, needed
+from localspec.engine.grammar.masking import Grammar, mask, needed
 from localspec.engine.metrics import StatsBuilder
 from localspec.engine.model import Model, TextVocabulary
 from localspec.engine.noise import new_chance
@@ -37,7 +37,7 @@ from localspec.engine.sampling import Distribution, Sampler
 from localspec.engine.settings import SamplerSettings
 from localspec.engine.stream import TextStream
 from localspec.engine.verify import Verification, verify
-from localspec.errors import Cancelled, EngineError, InvalidInput
+from localspec.ground.errors import Cancelled, EngineError, InvalidInput
 
 _PREFILL_STEP = 512
 """Prompt tokens between two progress events."""

@@ -17,7 +17,7 @@ from localspec.engine.model import Model
 from localspec.engine.noise import Rejection, new_chance
 from localspec.engine.records import Draft
 from localspec.engine.settings import GenerationRequest, SamplerSettings
-from localspec.errors import EngineError
+from localspec.ground.errors import EngineError
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from localspec.engine.templates import Message
-from localspec.errors import InvalidInput
+from localspec.engine.templates.chat_template import Message
+from localspec.ground.errors import InvalidInput
 
 MAX_DRAFT_LENGTH = 64
 """The longest draft that can be ordered with `-k`."""

@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from localspec.errors import InvalidInput
 from localspec.export.records import PairSettings
-from localspec.terminal import one_line
+from localspec.ground.errors import InvalidInput
+from localspec.ground.terminal import one_line
 
 _PROBE_SECONDS = 20.0
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.engine.settings import SamplerSettings
-from localspec.errors import InvalidInput
+from localspec.ground.errors import InvalidInput
 
 AUTO_DRAFT_LENGTH = 4
 """Guesses per round where the other engine wants a fixed number and the pair has `auto`."""

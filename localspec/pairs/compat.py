@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from localspec.pairs.compat_rules import LLAMA_CPP_GAP, RULES, Reason
-from localspec.pairs.header_pair import Difference, HeaderPair
-from localspec.pairs.model_info import ModelInfo
+from localspec.pairs.gguf.model_info import ModelInfo
+from localspec.pairs.gguf.vocabulary_diff import Difference, HeaderPair
 
 Kind = Literal["identical", "shared", "refused"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from localspec.pairs import kinds
-from localspec.pairs.header_pair import HeaderPair, described
-from localspec.pairs.model_info import CONTROL, ModelInfo
+from localspec.pairs.gguf.model_info import CONTROL, ModelInfo
+from localspec.pairs.gguf.vocabulary_diff import HeaderPair, described
+from localspec.pairs.names import kinds
 
 Severity = Literal["ok", "note", "warning", "stop", "refused"]
 """`stop`: not a matter of ids, but it would not help anybody (swapped models). `refused`: it cannot work."""

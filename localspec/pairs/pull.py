@@ -12,27 +12,28 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 
-from localspec.errors import (
+from localspec.ground.errors import (
     Cancelled,
     DownloadFailed,
     IncompatiblePair,
     LocalspecError,
     UnknownName,
 )
-from localspec.pairs import compat, hf_cache
-from localspec.pairs.catalog import Catalog, load_catalog, squeeze
-from localspec.pairs.choices import cached_listing, choose_from, known_model
-from localspec.pairs.download import Download, Item, Transfer
-from localspec.pairs.hub import Hub, HubUnreachable
-from localspec.pairs.listing import Choice, Listing
-from localspec.pairs.model_info import ModelInfo
-from localspec.pairs.names import CatalogRef, HubRef, ModelRef, PathRef, parse_draft, parse_target
-from localspec.pairs.quants import Role
-from localspec.pairs.refusals import refusal
-from localspec.pairs.remote_header import remote_model
-from localspec.pairs.split_files import local_set, read_model
-from localspec.pairs.store import LockedFile, LockedModel, PairLock, Store, local_file
-from localspec.pairs.transfers import finish_all
+from localspec.pairs import compat
+from localspec.pairs.gguf.model_info import ModelInfo
+from localspec.pairs.gguf.quants import Role
+from localspec.pairs.gguf.split_files import local_set, read_model
+from localspec.pairs.hub import hf_cache
+from localspec.pairs.hub.download import Download, Item, Transfer
+from localspec.pairs.hub.hub import Hub, HubUnreachable
+from localspec.pairs.hub.remote_header import remote_model
+from localspec.pairs.hub.transfers import finish_all
+from localspec.pairs.names.catalog import Catalog, load_catalog, squeeze
+from localspec.pairs.names.choices import cached_listing, choose_from, known_model
+from localspec.pairs.names.names import CatalogRef, HubRef, ModelRef, PathRef, parse_draft, parse_target
+from localspec.pairs.names.refusals import refusal
+from localspec.pairs.store.listing import Choice, Listing
+from localspec.pairs.store.store import LockedFile, LockedModel, PairLock, Store, local_file
 
 _HEADROOM = 64 << 20
 

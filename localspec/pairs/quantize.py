@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from localspec.errors import DownloadFailed, InvalidInput
-from localspec.pairs.gguf_header import read_header
-from localspec.pairs.model_info import ModelInfo
-from localspec.pairs.quants import split_quant
-from localspec.pairs.split_files import model_stem
-from localspec.pairs.store import LockedModel, PairLock, Store, local_file
+from localspec.ground.errors import DownloadFailed, InvalidInput
+from localspec.pairs.gguf.header import read_header
+from localspec.pairs.gguf.model_info import ModelInfo
+from localspec.pairs.gguf.quants import split_quant
+from localspec.pairs.gguf.split_files import model_stem
+from localspec.pairs.store.store import LockedModel, PairLock, Store, local_file
 
 TYPES = ("q4_0", "q4_0-pure", "q4_k_m", "iq4_nl", "q8_0", "bf16", "f16")
 """What `--to` offers. `-pure`: the output matrix is in that type as well, so each guess of a draft costs less."""

@@ -25,8 +25,8 @@ from localspec.engine.records import (
     Token,
     stats_values,
 )
-from localspec.errors import EngineError
-from localspec.terminal import one_line
+from localspec.ground.errors import EngineError
+from localspec.ground.terminal import one_line
 
 Counters = dict[str, float]
 """`drafts`, `draft_tokens`, `accepted_tokens` of a server since it started; empty where it offers none."""

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from localspec.engine.records import Event
-from localspec.errors import EngineError, InvalidInput, LocalspecError
+from localspec.ground.errors import EngineError, InvalidInput, LocalspecError
+from localspec.ground.terminal import one_line
 from localspec.remote.answer import AnswerReader, Counters
 from localspec.remote.connection import Address, Connection, parse_address
 from localspec.remote.question import Kind, body_of
-from localspec.terminal import one_line
 
 if TYPE_CHECKING:
-    from localspec.engine.client import EngineClient
     from localspec.engine.engine import EngineInfo, ModelFacts
+    from localspec.engine.process.client import EngineClient
     from localspec.engine.settings import GenerationRequest, SamplerSettings, SpeculationSettings
     from localspec.session import Session
 
@@ -40,8 +40,8 @@ def open_remote(url: str, on_client: Callable[[EngineClient], None] | None = Non
     The server's key is taken from LOCALSPEC_API_KEY and from nowhere else.
     """
     from localspec.engine.settings import LoadSettings
-    from localspec.pairs.fit_records import FitPlan, Placement
-    from localspec.pairs.resolve import PairFiles
+    from localspec.pairs.memory.fit_records import FitPlan, Placement
+    from localspec.pairs.names.resolve import PairFiles
     from localspec.session import Session
 
     client = RemoteClient(parse_address(url), os.environ.get("LOCALSPEC_API_KEY", ""))

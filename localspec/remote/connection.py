@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from localspec.errors import EngineDied, EngineError, InvalidInput, LocalspecError
-from localspec.parsing import parse_json
-from localspec.terminal import one_line
+from localspec.ground.errors import EngineDied, EngineError, InvalidInput, LocalspecError
+from localspec.ground.parsing import parse_json
+from localspec.ground.terminal import one_line
 
 _ANSWER_SECONDS = 600.0
 _FACTS_SECONDS = 10.0

@@ -6,7 +6,7 @@ import math
 from typing import Any, Literal
 
 from localspec.engine.settings import GenerationRequest, SamplerSettings, SpeculationSettings
-from localspec.errors import InvalidInput
+from localspec.ground.errors import InvalidInput
 
 Kind = Literal["localspec", "llamacpp", "vllm", "other"]
 """Which program the server is, by what it says of its model."""

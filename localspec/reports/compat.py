@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from localspec.terminal import one_line, wants_colour
+from localspec.ground.terminal import one_line, wants_colour
 
 if TYPE_CHECKING:
     from localspec.pairs.compat import Reason, Verdict
-    from localspec.pairs.model_info import ModelInfo
+    from localspec.pairs.gguf.model_info import ModelInfo
 
 _COLOURS = {"ok": "32", "note": "36", "warning": "33", "stop": "31", "refused": "31"}
 _SUMMARY = {

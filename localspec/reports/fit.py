@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from localspec.pairs.fit_records import lacking, size_text
-from localspec.terminal import one_line, wants_colour
+from localspec.ground.terminal import one_line, wants_colour
+from localspec.pairs.memory.fit_records import lacking, size_text
 
 if TYPE_CHECKING:
-    from localspec.pairs.fit_records import FitPlan, Place
-    from localspec.pairs.model_info import ModelInfo
+    from localspec.pairs.gguf.model_info import ModelInfo
+    from localspec.pairs.memory.fit_records import FitPlan, Place
 
 _BAR = 50
 _KINDS = {"weights": "█", "second copy of weights": "▓", "KV cache": "▒", "state": "▒", "compute": "░"}

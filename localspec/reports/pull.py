@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from localspec.pairs.fit_records import lacking, size_text
+from localspec.ground.terminal import row
+from localspec.pairs.memory.fit_records import lacking, size_text
 from localspec.reports.transfer import size
-from localspec.terminal import row
 
 if TYPE_CHECKING:
-    from localspec.pairs.fit_records import FitPlan
+    from localspec.pairs.memory.fit_records import FitPlan
     from localspec.pairs.pull import PullPlan, Side
 
 # Licences that allow what people do with models on their own machines.

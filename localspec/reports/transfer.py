@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from localspec.pairs.listing import shard_of
-from localspec.terminal import row
+from localspec.ground.terminal import row
+from localspec.pairs.store.listing import shard_of
 
 if TYPE_CHECKING:
-    from localspec.pairs.download import Transfer
+    from localspec.pairs.hub.download import Transfer
 
 _NAME = 28
 """Columns for a file's name, so that a line with speed and time left fits into 80."""

@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from localspec import __version__
+from localspec.ground.terminal import one_line
 from localspec.serve import exposition, gate, requests
 from localspec.serve.answers import Shape, chunks, next_event, whole
 from localspec.serve.fields import parse
@@ -22,7 +23,6 @@ from localspec.serve.host import Host
 from localspec.serve.problems import Problem, from_error
 from localspec.serve.queue import Job
 from localspec.serve.streaming import EventStream, Watch
-from localspec.terminal import one_line
 
 BODY_LIMIT = 4 << 20
 """Bytes of a request's body."""

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
+from localspec.ground.terminal import one_line
 from localspec.serve.problems import Problem
-from localspec.terminal import one_line
 
 
 def parse(data: bytes) -> dict[str, Any]:

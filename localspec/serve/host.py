@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from localspec.engine.records import Event
 from localspec.engine.settings import GenerationRequest
-from localspec.errors import EngineDied, LocalspecError
-from localspec.machine import resident_bytes
+from localspec.ground.errors import EngineDied, LocalspecError
+from localspec.ground.machine import resident_bytes
+from localspec.ground.terminal import one_line
 from localspec.reports.answer import engine_json
 from localspec.serve.problems import Problem
 from localspec.serve.queue import Desk
 from localspec.serve.statistics import Statistics
-from localspec.terminal import one_line
 
 if TYPE_CHECKING:
     from localspec.session import Session

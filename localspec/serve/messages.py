@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from localspec.engine.templates import Message
+from localspec.engine.templates.chat_template import Message
 from localspec.serve.fields import Fields, checked_list, checked_object, checked_text, checked_tree, parse, wrong
 from localspec.serve.problems import Problem
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from localspec.errors import Cancelled, EngineDied, InvalidInput, LocalspecError
-from localspec.terminal import visible
+from localspec.ground.errors import Cancelled, EngineDied, InvalidInput, LocalspecError
+from localspec.ground.terminal import visible
 
 
 class Problem(Exception):

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from localspec.engine.records import Event, Finished
 from localspec.engine.settings import GenerationRequest
-from localspec.errors import EngineDied, LocalspecError
+from localspec.ground.errors import EngineDied, LocalspecError
 from localspec.serve.problems import Problem
 
 

@@ -13,7 +13,7 @@ from localspec.engine.settings import (
     SamplerSettings,
     SpeculationSettings,
 )
-from localspec.errors import InvalidInput
+from localspec.ground.errors import InvalidInput
 from localspec.serve.fields import Fields, checked_list, checked_number, checked_object, checked_text, wrong
 from localspec.serve.messages import messages, template_arguments
 from localspec.serve.problems import Problem

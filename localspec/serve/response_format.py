@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from localspec.engine import json_grammar
-from localspec.errors import InvalidInput
+from localspec.engine.grammar import json_grammar
+from localspec.ground.errors import InvalidInput
 from localspec.serve.fields import Fields, checked_tree
 from localspec.serve.problems import Problem
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import uvicorn
 
-from localspec.errors import InvalidInput
+from localspec.ground.errors import InvalidInput
 from localspec.serve.app import Application, Options
 from localspec.serve.host import CLOSING, Host
 from localspec.session import Session

@@ -13,17 +13,17 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.screen import Screen
 
-from localspec.chat.chat import Chat, ChatSettings
-from localspec.chat.preferences import PreferenceFile, PromptHistory
-from localspec.chat.runner import News, OpenSession, Runner
-from localspec.chat.session_store import SessionStore
-from localspec.machine import usable_cpus
+from localspec.ground.machine import usable_cpus
 from localspec.tui.screens.chat import ChatScreen, NewsArrived
 from localspec.tui.screens.page import notify, tell
 from localspec.tui.screens.views import open_pair
+from localspec.ui.chat import Chat, ChatSettings
+from localspec.ui.preferences import PreferenceFile, PromptHistory
+from localspec.ui.runner import News, OpenSession, Runner
+from localspec.ui.session_store import SessionStore
 
 if TYPE_CHECKING:
-    from localspec.engine.client import EngineClient
+    from localspec.engine.process.client import EngineClient
     from localspec.engine.records import LoadProgress
     from localspec.session import LoadOptions, Session
 

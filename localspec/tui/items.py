@@ -7,10 +7,6 @@ from bisect import bisect_right
 from rich.console import Console
 from textual.strip import Strip
 
-from localspec.chat.answer import Answer
-from localspec.chat.conversation import Turn
-from localspec.chat.provenance import PieceReader
-from localspec.chat.thinking import CLOSE, split_thoughts
 from localspec.engine.records import GenerationStats
 from localspec.tui.blocks import BlockSplitter
 from localspec.tui.units import (
@@ -24,6 +20,10 @@ from localspec.tui.units import (
     Unit,
     estimated_lines,
 )
+from localspec.ui.answer import Answer
+from localspec.ui.conversation import Turn
+from localspec.ui.provenance import PieceReader
+from localspec.ui.thinking import CLOSE, split_thoughts
 
 
 class Item:

@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.text import Text
 from textual.strip import Strip
 
-from localspec.terminal import visible
+from localspec.ground.terminal import visible
 from localspec.tui.blocks import Block
 
 if TYPE_CHECKING:

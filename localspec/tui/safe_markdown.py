@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import Heading, ImageItem, Markdown, MarkdownElement
 from rich.text import Text
 
-from localspec.terminal import visible
+from localspec.ground.terminal import visible
 from localspec.tui.markdown import make_visible
 
 # HTML is shown as the text it is, and a link's address stands behind it.

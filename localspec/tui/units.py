@@ -11,10 +11,10 @@ from rich.style import Style
 from rich.text import Text
 from textual.strip import Strip
 
-from localspec.chat.provenance import MARKS, Origin, Piece
-from localspec.terminal import visible
+from localspec.ground.terminal import visible
 from localspec.tui.blocks import Block
 from localspec.tui.markdown import render_block, wrap
+from localspec.ui.provenance import MARKS, Origin, Piece
 
 BLANK = Strip([])
 

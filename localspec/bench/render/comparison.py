@@ -8,7 +8,7 @@ from typing import Any
 from localspec.bench.compare import Change, Comparison
 from localspec.bench.render import figures
 from localspec.bench.render.table import aligned, markdown_table
-from localspec.terminal import one_line, visible
+from localspec.ground.terminal import one_line, visible
 
 SCHEMA = 1
 COLUMNS = ("kind of text", "arm", "tokens/s B/A", "95 % interval", "speedup B/A", "")

@@ -11,7 +11,7 @@ from localspec.bench.headline import pooled_row
 from localspec.bench.records import BenchRun, Report, Row
 from localspec.bench.render import figures
 from localspec.bench.render.plots import figures_of
-from localspec.terminal import visible
+from localspec.ground.terminal import visible
 
 _HEADS = (
     ("kind of text", ""),

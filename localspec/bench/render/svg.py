@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from localspec.terminal import visible
+from localspec.ground.terminal import visible
 
 SERIES_COLOURS = 6
 """Classes `s0` .. `s5` of the page's style."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from localspec.bench.records import BenchRun, Report
 from localspec.bench.render import figures
-from localspec.terminal import one_line, visible
+from localspec.ground.terminal import one_line, visible
 
 _COLUMNS = (
     "kind of text", "{reference} tokens/s", "tokens/s", "speedup", "95 % interval", "acceptance", "tokens/pass",

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from localspec.engine.drafters.ngram_index import Match, NgramIndex
 from localspec.engine.drafters.protocol import GoOn
-from localspec.engine.ngram_index import Match, NgramIndex
 from localspec.engine.noise import Chance
 from localspec.engine.records import Draft
 

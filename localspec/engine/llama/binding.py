@@ -10,7 +10,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from localspec.errors import EngineError
+from localspec.ground.errors import EngineError
 
 LOG_LINES_KEPT = 400
 LOG_BYTES_KEPT = 1 << 20

@@ -14,12 +14,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.engine.cancel import CancelFlag, strlen_address
-from localspec.engine.last_words import last_words
 from localspec.engine.llama.binding import last_log_lines, library
 from localspec.engine.llama.weights import Weights
+from localspec.engine.process.cancel import CancelFlag, strlen_address
+from localspec.engine.process.last_words import last_words
 from localspec.engine.settings import CACHE_TYPES
-from localspec.errors import Cancelled, EngineError, InvalidInput
+from localspec.ground.errors import Cancelled, EngineError, InvalidInput
 
 _GGML_TYPES = {
     "f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from localspec.engine.llama.binding import library
 from localspec.engine.llama.vocabulary import Vocabulary
-from localspec.errors import EngineError, InvalidInput
+from localspec.ground.errors import EngineError, InvalidInput
 
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 """llama_token_data."""

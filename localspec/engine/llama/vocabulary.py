@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.engine.llama.binding import library
-from localspec.errors import InvalidInput
+from localspec.ground.errors import InvalidInput
 
 
 class Vocabulary:

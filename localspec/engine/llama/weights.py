@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from localspec.engine.cancel import CancelFlag
-from localspec.engine.last_words import last_words, unknown_architecture
 from localspec.engine.llama.amx import without_amx
 from localspec.engine.llama.binding import LOG_LINES_KEPT, forget_log_lines, last_log_lines, library
 from localspec.engine.llama.vocabulary import Vocabulary
-from localspec.errors import Cancelled, EngineError, LocalspecError, UnreadableFile
-from localspec.terminal import one_line
+from localspec.engine.process.cancel import CancelFlag
+from localspec.engine.process.last_words import last_words, unknown_architecture
+from localspec.ground.errors import Cancelled, EngineError, LocalspecError, UnreadableFile
+from localspec.ground.terminal import one_line
 
 _SPLIT_MODES = {"none": 0, "layer": 1, "row": 2}
 _EVERY_LAYER = -1

@@ -11,11 +11,11 @@ from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.widgets import Static
 
-from localspec.chat.benching import BenchEnded, BenchJob, BenchLine, bench_arguments, speedup_rows, verify_curve
-from localspec.chat.chat import Chat
-from localspec.terminal import one_line
+from localspec.ground.terminal import one_line
 from localspec.tui import numbers
 from localspec.tui.screens.page import Confirm, Page, if_given, tell
+from localspec.ui.benching import BenchEnded, BenchJob, BenchLine, bench_arguments, speedup_rows, verify_curve
+from localspec.ui.chat import Chat
 
 _LINES = 12
 

@@ -13,13 +13,9 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input, Static
 
-from localspec.chat import controls
-from localspec.chat.chat import Busy, Chat
-from localspec.chat.preferences import PromptHistory
-from localspec.chat.runner import News
 from localspec.engine.settings import SpeculationSettings
-from localspec.errors import LocalspecError
-from localspec.terminal import one_line
+from localspec.ground.errors import LocalspecError
+from localspec.ground.terminal import one_line
 from localspec.tui.screens import copying, views
 from localspec.tui.screens.news import take_news
 from localspec.tui.screens.page import notify
@@ -27,9 +23,13 @@ from localspec.tui.units import legend_text
 from localspec.tui.widgets.panel import Panel, panel_state, strip_text
 from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.transcript import Transcript
+from localspec.ui import controls
+from localspec.ui.chat import Busy, Chat
+from localspec.ui.preferences import PromptHistory
+from localspec.ui.runner import News
 
 if TYPE_CHECKING:
-    from localspec.chat.memory import MemoryUse
+    from localspec.ui.memory import MemoryUse
 
 _PANEL_FROM = (100, 24)
 """Columns and rows from which the panel has room beside the conversation."""

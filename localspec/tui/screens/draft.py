@@ -12,10 +12,10 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from localspec.chat.drafts import DraftChoice, draft_choices
-from localspec.errors import LocalspecError
-from localspec.terminal import one_line
+from localspec.ground.errors import LocalspecError
+from localspec.ground.terminal import one_line
 from localspec.tui.screens.page import Ask, Page, if_given, tell
+from localspec.ui.drafts import DraftChoice, draft_choices
 
 if TYPE_CHECKING:
     from localspec.session import Session

@@ -12,10 +12,10 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from localspec.chat import checkup, pair_list
-from localspec.errors import LocalspecError
-from localspec.terminal import one_line
+from localspec.ground.errors import LocalspecError
+from localspec.ground.terminal import one_line
 from localspec.tui.screens.page import Ask, if_given, tell
+from localspec.ui import checkup, pair_list
 
 _INTRODUCTION = (
     "A big model answers, a small one guesses ahead, and the big one checks the guesses. "

@@ -12,10 +12,10 @@ from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
-from localspec.chat.provenance import MARKS
 from localspec.tui.screens.page import Page
 from localspec.tui.units import origin_styles
 from localspec.tui.widgets.transcript import Transcript
+from localspec.ui.provenance import MARKS
 
 PROMPT = [
     ("Enter", "Send"),

@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from localspec.terminal import one_line, visible
+from localspec.ground.terminal import one_line, visible
 from localspec.tui.screens.page import Page
 
 _LINES = 400

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from localspec.chat import runner as news_of
-from localspec.chat.chat import NeedsTemplate
-from localspec.chat.memory import memory_use
 from localspec.engine.records import LoadProgress, PrefillProgress
 from localspec.tui import numbers
 from localspec.tui.screens.template import choose_template, recall_template
 from localspec.tui.screens.trouble import show_context_full, show_trouble
+from localspec.ui import runner as news_of
+from localspec.ui.chat import NeedsTemplate
+from localspec.ui.memory import memory_use
 
 if TYPE_CHECKING:
     from localspec.session import Session

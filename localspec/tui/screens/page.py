@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, Static
 
-from localspec.terminal import one_line
+from localspec.ground.terminal import one_line
 
 if TYPE_CHECKING:
     from textual.app import App

@@ -13,12 +13,12 @@ from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.widgets import DataTable, Static
 
-from localspec.chat import pair_list
-from localspec.chat.pair_list import CatalogEntry, InstalledPair
-from localspec.errors import LocalspecError
-from localspec.terminal import one_line, visible
+from localspec.ground.errors import LocalspecError
+from localspec.ground.terminal import one_line, visible
 from localspec.tui import numbers
 from localspec.tui.screens.page import Ask, Confirm, Page, if_given, notify, tell
+from localspec.ui import pair_list
+from localspec.ui.pair_list import CatalogEntry, InstalledPair
 
 
 class PairsScreen(Page["str | None"]):

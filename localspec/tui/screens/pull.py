@@ -10,11 +10,11 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from localspec.chat.pulling import PullEnded, PullJob, PullNews, PullPlanned, PullProgress
-from localspec.errors import Cancelled
-from localspec.terminal import one_line, visible
+from localspec.ground.errors import Cancelled
+from localspec.ground.terminal import one_line, visible
 from localspec.tui import numbers
 from localspec.tui.screens.page import notify, tell
+from localspec.ui.pulling import PullEnded, PullJob, PullNews, PullPlanned, PullProgress
 
 
 class PullScreen(ModalScreen[str | None]):

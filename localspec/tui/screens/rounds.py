@@ -8,14 +8,14 @@ from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from localspec.chat.answer import Answer, Step
-from localspec.chat.meter import PARTS
-from localspec.chat.provenance import MARKS, Piece, pieces_of
 from localspec.engine.records import Token
-from localspec.terminal import one_line, visible
+from localspec.ground.terminal import one_line, visible
 from localspec.tui import numbers
 from localspec.tui.screens.page import Page
 from localspec.tui.units import origin_styles
+from localspec.ui.answer import Answer, Step
+from localspec.ui.meter import PARTS
+from localspec.ui.provenance import MARKS, Piece, pieces_of
 
 _AROUND = 900
 """Characters of the answer shown before and after the round."""

@@ -10,14 +10,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.widgets import DataTable, Static
 
-from localspec.chat.chat import Chat
-from localspec.chat.export import export
-from localspec.chat.session_file import read_session
-from localspec.chat.session_store import SessionSummary
-from localspec.errors import LocalspecError
-from localspec.terminal import one_line
+from localspec.ground.errors import LocalspecError
+from localspec.ground.terminal import one_line
 from localspec.tui import numbers
 from localspec.tui.screens.page import Ask, Confirm, Page, if_given, notify
+from localspec.ui.chat import Chat
+from localspec.ui.export import export
+from localspec.ui.session_file import read_session
+from localspec.ui.session_store import SessionSummary
 
 
 class SessionsScreen(Page[None]):

@@ -10,11 +10,11 @@ from textual.binding import Binding
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Input, Label, Static, TextArea
 
-from localspec.chat.chat import Chat
 from localspec.engine.settings import SamplerSettings, SpeculationSettings
-from localspec.errors import LocalspecError
-from localspec.terminal import visible
+from localspec.ground.errors import LocalspecError
+from localspec.ground.terminal import visible
 from localspec.tui.screens.page import Page
+from localspec.ui.chat import Chat
 
 _NUMBERS: tuple[tuple[str, str, type], ...] = (
     ("temperature", "Temperature (0 = greedy)", float),

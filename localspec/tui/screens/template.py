@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from localspec.chat.family_templates import FAMILIES, family_template, file_key
 from localspec.tui.screens.page import Choose
+from localspec.ui.family_templates import FAMILIES, family_template, file_key
 
 if TYPE_CHECKING:
     from localspec.session import Session

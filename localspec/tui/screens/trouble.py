@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from localspec.engine.settings import SpeculationSettings
-from localspec.errors import Cancelled, EngineDied, LocalspecError
-from localspec.terminal import visible
+from localspec.ground.errors import Cancelled, EngineDied, LocalspecError
+from localspec.ground.terminal import visible
 from localspec.tui.screens.page import Choose
 
 if TYPE_CHECKING:

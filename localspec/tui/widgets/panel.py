@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from rich.text import Text
 from textual.widgets import Static
 
-from localspec.chat.chat import Chat
-from localspec.chat.controls import described
-from localspec.chat.memory import MemoryUse
-from localspec.chat.meter import PARTS, Reading
 from localspec.engine.settings import SamplerSettings, SpeculationSettings
-from localspec.terminal import one_line
+from localspec.ground.terminal import one_line
 from localspec.tui import numbers
+from localspec.ui.chat import Chat
+from localspec.ui.controls import described
+from localspec.ui.memory import MemoryUse
+from localspec.ui.meter import PARTS, Reading
 
 _HISTORY = 120
 """Looks at the rate that the sparkline remembers."""

@@ -8,8 +8,8 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import TextArea
 
-from localspec.chat.preferences import PromptHistory
-from localspec.terminal import visible
+from localspec.ground.terminal import visible
+from localspec.ui.preferences import PromptHistory
 
 
 class Prompt(TextArea):

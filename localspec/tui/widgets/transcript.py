@@ -19,9 +19,9 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from localspec.chat.conversation import Turn
 from localspec.tui.items import Item
 from localspec.tui.units import Look
+from localspec.ui.conversation import Turn
 
 _GUTTER = 2
 _SETTLING = 8

@@ -1,0 +1,1 @@
+"""Recorded texts on simulated machines, through the engine's own loop."""

@@ -1,0 +1,1 @@
+"""Which drafter, and how long a draft: decided by time."""

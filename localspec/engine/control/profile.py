@@ -1,0 +1,76 @@
+"""What was measured of a pair on this machine, kept on disk from run to run.
+
+One JSON file per combination of everything that times depend on: both files, the build of libllama, placement,
+threads, cache type. A file that cannot be read is as good as none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from localspec.engine.control.costs import Costs
+from localspec.engine.drafters.acceptance import ModelAcceptance
+from localspec.engine.settings import LoadSettings
+from localspec.ground.parsing import parse_json
+
+_LARGEST = 1 << 20
+
+
+@dataclass(slots=True)
+class Profile:
+    """Times and acceptance of one pair; both go on learning while it is used."""
+
+    costs: Costs
+    acceptance: ModelAcceptance
+
+
+def profile_key(files: tuple[Path, Path | None], settings: LoadSettings, threads: int, build: str) -> str:
+    """The name of the profile: a hash of what the times depend on. Files count by size and time of change."""
+    parts = [
+        *(_identity(path) for path in files),
+        str(threads),
+        build,
+        settings.cache_type,
+        settings.flash_attention,
+        settings.device,
+        str((settings.gpu_layers, settings.draft_gpu_layers, settings.split_mode, settings.main_gpu)),
+    ]
+    return hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()[:24]
+
+
+def read_profile(folder: Path, key: str) -> Profile | None:
+    """The stored profile; None when there is none, or none that makes sense."""
+    path = folder / f"{key}.json"
+    try:
+        if path.stat().st_size > _LARGEST:
+            return None
+        stored = parse_json(path.read_text("utf-8"))
+        return Profile(Costs.from_dict(stored["costs"]), ModelAcceptance.from_dict(stored["acceptance"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def write_profile(folder: Path, key: str, profile: Profile) -> None:
+    """Store it; a disk that refuses is no reason to fail."""
+    content = json.dumps({"costs": profile.costs.to_dict(), "acceptance": profile.acceptance.to_dict()})
+    part = folder / f"{key}.{os.getpid()}.part"
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        part.write_text(content, "utf-8")
+        part.replace(folder / f"{key}.json")
+
+
+def _identity(path: Path | None) -> str:
+    if path is None:
+        return "-"
+    resolved = path.resolve()
+    try:
+        facts = resolved.stat()
+    except OSError:
+        return str(resolved)
+    return f"{resolved.name} {facts.st_size} {facts.st_mtime_ns}"

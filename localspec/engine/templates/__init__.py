@@ -1,0 +1,1 @@
+"""Chat templates, and which of their text a person wrote."""

@@ -1,0 +1,1 @@
+"""What every part stands on: errors, files, logs, the machine, the terminal."""

@@ -1,0 +1,1 @@
+"""The model hub: what is there, and getting it here."""

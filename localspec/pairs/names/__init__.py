@@ -1,0 +1,1 @@
+"""What a name means: catalogue, pairs on disk, files."""

@@ -1,0 +1,1 @@
+"""Pairs and files on this disk."""

@@ -148,7 +148,7 @@ def test_public_names_have_docstrings() -> None:
         if tree.body and ast.get_docstring(tree) is None:
             missing.append(name)
     assert missing == []
-    assert [name for name in PUBLIC if not (PACKAGE / name).exists()] == []
+    assert [name for name in PUBLIC if not (package / name).exists()] == []
 
 
 if sys.platform == "win32":  # pages are written with "\n"

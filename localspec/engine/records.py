@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from localspec.engine.sampling import Distribution
 
 DrafterName = str
-"""`model`, `lookup`, `none`, or the name a later drafter gives itself."""
+"""`none`, or a name in `drafters.table`."""
 
 State = Literal["on", "off"]
 FinishReason = Literal["stop", "length", "stop_string", "cancelled"]
@@ -46,23 +50,87 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """The guesses of one round."""
+class Spent:
+    """What making a draft took."""
 
-    ids: tuple[int, ...]
-    drafter: DrafterName
-    confidences: tuple[float, ...]
-    """The drafter's own probability of each guess, same length as `ids`; 1.0 where it has none."""
-    rows: tuple[Distribution, ...] | None = None
-    """The distribution each guess was truly sampled from; None for point guesses (q = 1)."""
     draft_seconds: float = 0.0
-    """Time in the draft model's passes, catch-up included."""
-    catch_up_rows: int = 0
-    """Rows the draft model decoded before its first guess, `last` included; 0 without a draft model."""
+    """In passes of the drafter's own model, catch-up included."""
     sample_seconds: float = 0.0
-    """Time spent turning the draft model's logits into guesses."""
-    out_of_vocabulary: int = 0
-    """Guesses the drafter wanted to make of ids that the target does not share (they were masked)."""
+    """Turning its logits into guesses."""
+    catch_up_rows: int = 0
+    """Rows decoded before the first guess, `last` included; 0 without a model."""
+    foreign: int = 0
+    """Guesses it wanted to make of ids that the target does not share (they were masked)."""
+
+
+NOTHING_SPENT = Spent()
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The guesses of one round: a tree in topological order, which mostly is a chain."""
+
+    drafter: DrafterName
+    ids: tuple[int, ...]
+    parents: tuple[int, ...]
+    """For each node the index of the one before it, -1 = it follows `last`; a chain has (-1, 0, 1, ...)."""
+    q: tuple[Distribution, ...] | None = None
+    """The distribution each node was truly sampled from; None for point guesses (q = 1)."""
+    confidences: tuple[float, ...] = ()
+    """The drafter's own probability of each node, 1.0 where it has none."""
+    judged: int = -1
+    """The first nodes are guesses; rows behind them are the drafter's own (lookahead). -1 = all are guesses."""
+    spent: Spent = NOTHING_SPENT
+
+    @staticmethod
+    def chain(
+        drafter: DrafterName,
+        ids: tuple[int, ...],
+        confidences: tuple[float, ...],
+        q: tuple[Distribution, ...] | None = None,
+        spent: Spent = NOTHING_SPENT,
+    ) -> Draft:
+        """Guesses one after the other."""
+        return Draft(drafter, ids, chain_parents(len(ids)), q, confidences, -1, spent)
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether every node follows the one before it."""
+        return self.parents == chain_parents(len(self.ids))
+
+    @property
+    def guesses(self) -> int:
+        """Nodes that are judged."""
+        return len(self.ids) if self.judged < 0 else self.judged
+
+    def path_to(self, node: int) -> tuple[int, ...]:
+        """The nodes from the first one to `node`; () for -1."""
+        path: list[int] = []
+        while node >= 0:
+            path.append(node)
+            node = self.parents[node]
+        return tuple(reversed(path))
+
+
+@cache
+def chain_parents(count: int) -> tuple[int, ...]:
+    """(-1, 0, 1, ...) for so many nodes."""
+    return tuple(range(-1, count - 1))
+
+
+NO_DRAFT = Draft("none", (), ())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pass:
+    """What the target said in one pass; valid until its next one."""
+
+    logits: NDArray[np.float32]
+    """Shape (rows, n_vocab): row 0 after `last`, row i + 1 after node i. Free to be written to."""
+    hidden: Mapping[int, NDArray[np.float32]] | None = None
+    """By layer, its input at the same rows, shape (rows, width); None where no drafter wants any."""
+    seconds: float = 0.0
+    """This sequence's part of the pass's time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +146,7 @@ class Round:
     """Every guess of the round, kept or not."""
     confidences: tuple[float, ...]
     verified: int
-    """Guesses that stood in the target's pass."""
+    """Guesses that stood in the target's pass; those behind an id that the target does not have did not."""
     accepted: int
     """Guesses that the target kept (before a stop or a limit cut the block)."""
     emitted: tuple[int, ...]
@@ -88,6 +156,8 @@ class Round:
     reason: str = ""
     """Why this drafter and length, in a few words; always set when there was no draft."""
     catch_up_rows: int = 0
+    parents: tuple[int, ...] | None = None
+    """Of a tree's nodes, as in `Draft`; None = a chain."""
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     sample_seconds: float = 0.0

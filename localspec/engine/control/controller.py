@@ -1,53 +1,37 @@
-"""What should the next round do: nothing, ask the draft model, or copy? And for how long?
+"""What should the next round do: nothing, or ask one of the drafters? And for how long?
 
-    plan = controller.plan(situation)               # before the round
-    while controller.go_on(confidences): guess()    # after each guess of the draft model
-    controller.observe(round)                       # after it
+    plan = controller.plan(position, budget, forecasts)     # before the round
+    while controller.worth(chance, made): guess()           # while a draft is made
+    controller.observe(round)                               # after it
 
-Pure: events in, decisions out, no clock. No decision depends on which token was sampled from a draft
-distribution, other than to stop after it. `FixedController` obeys an order; `adaptive.AdaptiveController`
-decides by time.
+Pure: events in, decisions out, no clock. It keeps the money (what a second is worth); what a drafter believes of
+its own guesses comes as a `Forecast`. `FixedController` obeys an order; `adaptive.AdaptiveController` decides by time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from localspec.engine.control.costs import Costs
+    from localspec.engine.drafters.protocol import Forecast
     from localspec.engine.records import Round, State, StateChange
-
-Choice = Literal["none", "model", "lookup"]
-
-
-@dataclass(frozen=True, slots=True)
-class Situation:
-    """What is known before a round."""
-
-    position: int
-    """Tokens in the sequence, `last` included."""
-    budget: int
-    """Guesses that may be made at most: by the context, the tokens left to make, and the widest pass."""
-    catch_up_rows: int = 1
-    """Rows the draft model would decode before its first guess, `last` included: mostly 1 or 2."""
-    has_model: bool = False
-    lookup_ids: tuple[int, ...] = ()
-    """What lookup offers to continue with; () where nothing matches or lookup is not offered."""
-    lookup_match: int = 0
-    """Tokens that agree before that offer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to do in a round."""
 
-    drafter: Choice
+    drafter: str
+    """A name in `drafters.table`, or `none`."""
     length: int
-    """Guesses at most; for the draft model `go_on` may stop earlier. 0 with `none`."""
+    """Guesses at most; `worth` may stop earlier. 0 with `none`."""
     reason: str
     """Why, in a few words a person can act on."""
+    is_probe: bool = False
+    """Whether it is only to see whether guesses are kept."""
 
 
 class Controller(Protocol):
@@ -68,14 +52,19 @@ class Controller(Protocol):
     def begin(self, related: bool) -> None:
         """An answer begins. `related`: its prompt goes on with the last one's text."""
 
-    def wants_model(self, rows: int, position: int) -> bool:
-        """Whether the draft model should read the `rows` prompt tokens that it lacks, before the answer."""
+    def pays_debt(self, drafter: str, forecast: Forecast, position: int) -> bool:
+        """Whether a drafter should read what it lacks of the prompt, before the answer."""
 
-    def plan(self, situation: Situation) -> Plan:
-        """Decide on a round."""
+    def plan(self, position: int, budget: int, forecasts: Mapping[str, Forecast]) -> Plan:
+        """Decide on a round.
 
-    def go_on(self, confidences: Sequence[float]) -> bool:
-        """May the draft model guess once more, after guesses with these confidences?"""
+        `position`: tokens in the sequence, `last` included. `budget`: guesses at most, by the context, the tokens left
+        to make and the widest pass. `forecasts`: of the drafters that can guess now, by name, in the table's order.
+        """
+
+    def worth(self, chance: float, made: int) -> bool:
+        """Is one more guess worth its time, when so many are made and it will be kept with this chance, all before it
+        as well?"""
 
     def observe(self, round_: Round) -> None:
         """Learn from a finished round."""
@@ -84,12 +73,11 @@ class Controller(Protocol):
 class FixedController:
     """Does what was ordered: this drafter, this many guesses, as far as the budget goes."""
 
-    def __init__(self, drafter: Choice, length: int, costs: Costs | None = None) -> None:
+    def __init__(self, drafter: str, length: int, costs: Costs | None = None) -> None:
         """`costs` go on learning, if given: the estimate of plain decoding needs them."""
-        self._drafter: Choice = drafter if length else "none"
+        self._drafter = drafter if length else "none"
         self._length = length
         self._costs = costs
-        self._planned = 0
         self.state: State = "off" if self._drafter == "none" else "on"
         self.reason = "as ordered: plain"
         if self.state == "on":
@@ -99,29 +87,24 @@ class FixedController:
     def begin(self, related: bool) -> None:
         """Nothing to prepare."""
 
-    def wants_model(self, rows: int, position: int) -> bool:
+    def pays_debt(self, drafter: str, forecast: Forecast, position: int) -> bool:
         """When it was ordered."""
-        return self._drafter == "model"
+        return self._drafter == drafter
 
-    def plan(self, situation: Situation) -> Plan:
-        """The order, cut to the budget and to what there is to copy."""
-        length = min(self._length, situation.budget)
+    def plan(self, position: int, budget: int, forecasts: Mapping[str, Forecast]) -> Plan:
+        """The order, cut to the budget and to what there is to guess."""
         if self._drafter == "none":
             return Plan("none", 0, self.reason)
-        if length <= 0:
+        if budget <= 0:
             return Plan("none", 0, "no room for a draft")
-        if self._drafter == "lookup":
-            length = min(length, len(situation.lookup_ids))
-            if not length:
-                return Plan("none", 0, "nothing to copy")
-        elif not situation.has_model:
-            return Plan("none", 0, "no room in the draft model's context")
-        self._planned = length
-        return Plan(self._drafter, length, self.reason)
+        forecast = forecasts.get(self._drafter)
+        if forecast is None:
+            return Plan("none", 0, f"{self._drafter} has nothing to guess here")
+        return Plan(self._drafter, min(self._length, budget, forecast.longest), self.reason)
 
-    def go_on(self, confidences: Sequence[float]) -> bool:
+    def worth(self, chance: float, made: int) -> bool:
         """Until the ordered length is reached."""
-        return len(confidences) < self._planned
+        return True
 
     def observe(self, round_: Round) -> None:
         """Only times are learned from."""

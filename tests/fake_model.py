@@ -48,13 +48,14 @@ class FakeModel:
                 out[index - (len(tokens) - rows)] = self._row(self.tokens)
         return out
 
-    def rewind(self, length: int) -> None:
+    def rewind(self, length: int) -> int:
         assert 0 <= length <= self.length
-        assert self.max_rewind is None or length == 0 or self.length - length <= self.max_rewind
+        length = self.rewinds_to(length)
         del self.tokens[length:]
+        return length
 
-    def can_rewind(self, length: int) -> bool:
-        return length == 0 or self.max_rewind is None or self.length - length <= self.max_rewind
+    def rewinds_to(self, length: int) -> int:
+        return length if self.max_rewind is None or self.length - length <= self.max_rewind else 0
 
 
 class FakeVocabulary:

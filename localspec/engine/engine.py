@@ -354,9 +354,9 @@ class Engine:
         return Kept(tokens, target, self._drafter.held(), self._draft_context.save())
 
     def _put_back(self, kept: Kept) -> None:
-        self._held = list(kept.tokens) if self._target.restore(kept.target, len(kept.tokens)) else []
+        self._held = list(kept.tokens) if self._target.restore(kept.target, kept.tokens) else []
         if self._drafter is not None and self._draft_context is not None and kept.draft is not None:
-            done = self._draft_context.restore(kept.draft, len(kept.draft_tokens))
+            done = self._draft_context.restore(kept.draft, kept.draft_tokens)
             self._drafter.holds(kept.draft_tokens if done else ())
 
     def _forget(self) -> None:

@@ -37,7 +37,7 @@ from localspec.engine.sampling import Distribution, Sampler
 from localspec.engine.settings import SamplerSettings
 from localspec.engine.stream import TextStream
 from localspec.engine.verify import Verification, verify
-from localspec.ground.errors import Cancelled, EngineError, InvalidInput
+from localspec.ground.errors import Cancelled, ContextFull, EngineError, InvalidInput
 
 _PREFILL_STEP = 512
 """Prompt tokens between two progress events."""
@@ -100,8 +100,11 @@ class Generation:
         if not prompt:
             raise InvalidInput("the prompt is empty", "Give at least one character")
         if len(prompt) > target.capacity:
-            raise InvalidInput(
-                f"the prompt has {len(prompt)} tokens, the context {target.capacity}", "Use a larger --ctx"
+            raise ContextFull(
+                f"the prompt has {len(prompt)} tokens, the context {target.capacity}",
+                "Use a larger --ctx",
+                tokens=len(prompt),
+                capacity=target.capacity,
             )
         self._target = target
         self._vocabulary = vocabulary
@@ -123,7 +126,7 @@ class Generation:
         self._prompt_length = len(prompt)
         self._held_before = held
         common = min(common_length(held, prompt[:-1]), target.length)
-        self._reused = common if target.can_rewind(common) else 0
+        self._reused = target.rewinds_to(common)
         self._stats = StatsBuilder(len(prompt), self._reused)
         self._reason: FinishReason | None = None
         self._rounds = 0

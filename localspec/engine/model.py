@@ -37,11 +37,12 @@ class Model(Protocol):
         """Decode `tokens` at the end; logits of the last `rows`, shape (rows, n_vocab), valid until the
         next call."""
 
-    def rewind(self, length: int) -> None:
-        """Forget every token at position `length` and later."""
+    def rewind(self, length: int) -> int:
+        """Forget every token at position `length` and later; how many are left, fewer where the memory cannot go
+        back so far."""
 
-    def can_rewind(self, length: int) -> bool:
-        """Whether `rewind(length)` would work now."""
+    def rewinds_to(self, length: int) -> int:
+        """What `rewind(length)` would leave."""
 
 
 class TextVocabulary(Protocol):

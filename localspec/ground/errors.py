@@ -2,6 +2,7 @@
 
     LocalspecError            1   a bug, or something nobody foresaw
     ├── InvalidInput          2   an option or value that cannot work
+    │   ├── ContextFull       2   more tokens than the context has room for
     │   ├── UnknownName       2   no such pair, model, quant or command
     │   └── UnreadableFile    2   not a GGUF, cut short, a folder, missing
     ├── IncompatiblePair      3   this draft cannot serve this target
@@ -18,6 +19,8 @@ A message is one line that says what is wrong and which value; `hint` says what 
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
+from functools import partial
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
 """What a write says when there is no room."""
@@ -40,7 +43,7 @@ class LocalspecError(Exception):
     def __str__(self) -> str:
         return f"{self.message}. {self.hint}" if self.hint else self.message
 
-    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+    def __reduce__(self) -> tuple[Callable[..., LocalspecError], tuple[str, str]]:
         # Errors cross from the engine's process to its parent.
         return (type(self), (self.message, self.hint))
 
@@ -49,6 +52,20 @@ class InvalidInput(LocalspecError):
     """An option or value that cannot work."""
 
     exit_code = 2
+
+
+class ContextFull(InvalidInput):
+    """More tokens than a model's context has room for."""
+
+    def __init__(self, message: str, hint: str = "", *, tokens: int = 0, capacity: int = 0) -> None:
+        """`tokens` would be held where `capacity` can be."""
+        super().__init__(message, hint)
+        self.tokens = tokens
+        self.capacity = capacity
+
+    def __reduce__(self) -> tuple[Callable[..., ContextFull], tuple[str, str]]:
+        whole = partial(ContextFull, tokens=self.tokens, capacity=self.capacity)
+        return (whole, (self.message, self.hint))
 
 
 class UnknownName(InvalidInput):

@@ -67,7 +67,7 @@ class ModelDrafter:
         """A new sequence: keep what it shares with the last one, and read nothing yet."""
         common = common_length(self._held, tokens[:-1])
         if common < self._model.length:
-            self._rewind(common if self._model.can_rewind(common) else 0)
+            self._rewind(common)
         self._agreed = self._model.length
 
     def forget(self) -> None:
@@ -142,8 +142,7 @@ class ModelDrafter:
             self._held.extend(tokens[: self._model.length - len(self._held)])
 
     def _rewind(self, length: int) -> None:
-        self._model.rewind(length)
-        del self._held[length:]
+        del self._held[self._model.rewind(length) :]
 
     def _wants_foreign(self, logits: NDArray[np.float32]) -> int:
         """1 when the draft's own favourite is an id that the target does not share."""

@@ -80,7 +80,9 @@ def passes(model: Model, question: Passes) -> NDArray[np.float32]:
         if question.detour and place == len(question.chunks) - 1:
             kept = model.length
             model.extend(question.detour, 0)
-            model.rewind(kept)
+            left = model.rewind(kept)
+            if left < kept:  # this memory cannot go back over a whole pass
+                model.extend([token for part in question.chunks[:place] for token in part][left:], 0)
         wanted = max(0, min(len(chunk), left - (total - done - len(chunk))))
         logits = model.extend(chunk, wanted)
         if wanted:

@@ -42,7 +42,7 @@ class LocalspecError(Exception):
     def __str__(self) -> str:
         return f"{self.message}. {self.hint}" if self.hint else self.message
 
-    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         # Errors cross from the engine's process to its parent.
         return (type(self), (self.message, self.hint))
 
@@ -66,7 +66,7 @@ class ContextFull(InvalidInput):
         self.tokens = tokens
         self.capacity = capacity
 
-    def __reduce__(self) -> tuple[type, tuple[int, int]]:  # type: ignore[override]
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return (type(self), (self.tokens, self.capacity))
 
 

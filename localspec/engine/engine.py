@@ -74,6 +74,8 @@ class EngineInfo:
     load_seconds: float
     speculation_off: str
     """Why no drafter can be used with this target; "" when some can."""
+    drafters: tuple[str, ...] = ()
+    """Those that can be used with what is loaded, by their names in `drafters.table`."""
 
 
 class Engine:
@@ -125,6 +127,7 @@ class Engine:
             has_template=weights.chat_template() is not None,
             load_seconds=self._load_seconds,
             speculation_off=self._speculation_off(),
+            drafters=() if self._speculation_off() else tuple(self._drafters),
         )
 
     def encode(self, request: GenerationRequest) -> list[int]:

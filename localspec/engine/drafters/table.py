@@ -41,6 +41,11 @@ NAMES = (AUTO, *DRAFTERS, NONE)
 """What may be asked for: `auto` chooses among all by time, `none` is plain decoding."""
 
 
+def uses_draft(name: str) -> bool:
+    """Whether a draft file may guess when this was asked for."""
+    return name == AUTO or (name in DRAFTERS and DRAFTERS[name].needs_draft)
+
+
 def open_drafters(parts: Parts) -> dict[str, Drafter]:
     """Every drafter that can be built from these parts, by name, in the table's order."""
     opened = {name: import_module(entry.module).open_drafter(parts) for name, entry in DRAFTERS.items()}

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from localspec.engine import inspection
 from localspec.engine.control.controller import FixedController
 from localspec.engine.drafters.lookup import LookupDrafter
-from localspec.engine.drafters.model import ModelDrafter
-from localspec.engine.generate import Drafters, Generation, Limits
+from localspec.engine.drafters.protocol import Drafter
+from localspec.engine.drive import drive
+from localspec.engine.generate import Generation, Limits
 from localspec.engine.inspection import Question, VocabularyFacts
 from localspec.engine.records import Event
 from localspec.engine.settings import GenerationRequest
+from tests.engine_tools import model_drafter
 from tests.fake_model import FakeModel, FakeVocabulary
 
 VOCABULARY = 24
@@ -86,8 +88,8 @@ class FakePair:
         self.target.rounding = rounding
         self.draft = RoughModel(close_to(row, 7), VOCABULARY)
         self.draft.rounding = draft_rounding
-        self.drafter = ModelDrafter(self.draft)
-        self.lookup = LookupDrafter()
+        self.drafter = model_drafter(self.draft)
+        self.drafters: dict[str, Drafter] = {"model": self.drafter, "lookup": LookupDrafter()}
         self.vocabulary = FakeVocabulary(PIECES, [END])
 
     def encode(self, request: GenerationRequest) -> tuple[int, ...]:
@@ -100,18 +102,17 @@ class FakePair:
         name = request.speculation.drafter
         name = "model" if name == "auto" else name
         ends = frozenset([END])
-        self.drafter.configure(request.sampler, ends)
-        drafters = Drafters(self.drafter if name == "model" else None, self.lookup if name == "lookup" else None)
-        yield from Generation(
+        generation = Generation(
             self.target,
             self.vocabulary,
-            drafters,
-            FixedController(name, request.speculation.length or 3),  # type: ignore[arg-type]
+            [self.drafters[name]] if name in self.drafters else [],
+            FixedController(name, request.speculation.length or 3),
             request.sampler,
             Limits(request.max_tokens, request.min_tokens, request.stop),
             self.encode(request),
             ends=ends,
-        ).run()
+        )
+        yield from drive(generation, self.target)
 
     def inspect(self, question: Question) -> Any:
         match question:

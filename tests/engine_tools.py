@@ -8,8 +8,11 @@ from pathlib import Path
 from localspec.engine.control.controller import FixedController
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter
+from localspec.engine.drafters.model_belief import ModelBelief
+from localspec.engine.drafters.protocol import Drafter
+from localspec.engine.drive import drive
 from localspec.engine.engine import Engine
-from localspec.engine.generate import Drafters, Generation, Limits
+from localspec.engine.generate import Generation, Limits
 from localspec.engine.model import Model, TextVocabulary
 from localspec.engine.records import Finished, Round, RoundFinished, Token
 from localspec.engine.settings import GenerationRequest, LoadSettings, SamplerSettings, SpeculationSettings
@@ -37,6 +40,11 @@ class Answer:
         return self.finished.text
 
 
+def model_drafter(draft: Model, **arguments: object) -> ModelDrafter:
+    """One that believes what a fresh pair is believed to do."""
+    return ModelDrafter(draft, ModelBelief("model"), **arguments)  # type: ignore[arg-type]
+
+
 def run_fake(
     target: Model,
     vocabulary: TextVocabulary,
@@ -47,25 +55,17 @@ def run_fake(
     length: int = 4,
     sampler: SamplerSettings = GREEDY,
     limits: Limits | None = None,
-    held: Sequence[int] = (),
     ends: frozenset[int] = frozenset(),
 ) -> Answer:
     """One answer of the loop over any models."""
-    model = ModelDrafter(draft) if draft is not None else None
-    if model is not None:
-        model.configure(sampler, ends)
+    drafters: list[Drafter] = [model_drafter(draft)] if draft is not None else []
+    if drafter == "lookup":
+        drafters.append(LookupDrafter())
+    controller = FixedController(drafter, length)
     generation = Generation(
-        target,
-        vocabulary,
-        Drafters(model, LookupDrafter() if drafter == "lookup" else None),
-        FixedController(drafter, length),
-        sampler,
-        limits or Limits(64),
-        prompt,
-        held,
-        ends=ends,
+        target, vocabulary, drafters, controller, sampler, limits or Limits(64), prompt, ends=ends
     )
-    return Answer(list(generation.run()))
+    return Answer(list(drive(generation, target)))
 
 
 def open_engine(target: Path, draft: Path | None = None, **settings: object) -> Engine:

@@ -185,9 +185,9 @@ def test_a_stale_q_is_named(monkeypatch: pytest.MonkeyPatch, draft_rounding: flo
 
     def propose(self: ModelDrafter, *arguments: Any) -> Draft:
         draft = honest(self, *arguments)
-        if draft.rows is None or len(draft.rows) < 2:
+        if draft.q is None or len(draft.q) < 2:
             return draft
-        return replace(draft, rows=(draft.rows[0], *draft.rows[:-1]))
+        return replace(draft, q=(draft.q[0], *draft.q[:-1]))
 
     monkeypatch.setattr(ModelDrafter, "propose", propose)
     result = audited(FakePair(draft_rounding=draft_rounding))

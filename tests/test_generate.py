@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from localspec.engine.control.controller import FixedController
-from localspec.engine.drafters.model import ModelDrafter
-from localspec.engine.generate import Drafters, Generation, Limits
-from localspec.engine.noise import Chance
-from localspec.engine.records import Draft, Finished, Provenance
+from localspec.engine.drafters.base import PointDrafter
+from localspec.engine.drafters.ngram_index import Match
+from localspec.engine.drive import drive
+from localspec.engine.generate import Generation, Limits
+from localspec.engine.records import Finished, Provenance
 from localspec.engine.settings import SamplerSettings
 from localspec.ground.errors import Cancelled, InvalidInput
-from tests.engine_tools import GREEDY, Answer, run_fake
+from tests.engine_tools import GREEDY, Answer, model_drafter, run_fake
 from tests.fake_model import FakeModel, FakeVocabulary, markov, script
 
 N = 64
@@ -65,13 +68,12 @@ def test_an_oracle_is_always_right_and_costs_one_pass_a_round() -> None:
 def test_positions_hold_after_every_one_of_500_random_rounds() -> None:
     text = story(4000)
     target, draft = pair(text, wrong_now_and_then(text, 0.4))
-    drafter = ModelDrafter(draft)
     generation = Generation(
-        target, LETTERS, Drafters(drafter), FixedController("model", 5), GREEDY, Limits(), text[:4]
+        target, LETTERS, [model_drafter(draft)], FixedController("model", 5), GREEDY, Limits(), text[:4]
     )
     rounds = 0
-    for event in generation.run():
-        tokens = generation._tokens
+    for event in drive(generation, target):
+        tokens = generation.tokens
         if rounds:
             assert target.tokens == tokens[:-1]
             assert draft.tokens == tokens[: draft.length] and draft.length <= len(tokens) - 1
@@ -243,35 +245,31 @@ def test_lookup_finds_repeated_text_and_changes_nothing() -> None:
 def test_a_guess_outside_the_targets_vocabulary_ends_the_draft_there() -> None:
     text = story()
 
-    class Stray:
-        name = "model"
+    class Stray(PointDrafter):
+        name = "stray"
 
-        def configure(self, *_: object) -> None: ...
-        def prepare(self, tokens: object) -> None: ...
-        def keep(self, tokens: object) -> None: ...
-        def room(self, tokens: object) -> int:
-            return 100
+        def start(self, tokens: Sequence[int]) -> None:
+            self._n = len(tokens)
 
-        def missing(self, tokens: object) -> int:
-            return 1
+        def add(self, tokens: Sequence[int]) -> None:
+            self._n += len(tokens)
 
-        def propose(self, tokens: list[int], length: int, go_on: object, chance: Chance) -> Draft:
-            n = len(tokens)
-            return Draft((text[n], text[n + 1], N + 5, text[n + 3]), "model", (1.0,) * 4)
+        def offer(self, room: int) -> Match:
+            n = self._n
+            return Match((text[n], text[n + 1], N + 5, text[n + 3]), 4)
 
+    target = FakeModel(script(text, N), N)
     generation = Generation(
-        FakeModel(script(text, N), N),
-        LETTERS,
-        Drafters(Stray()),  # type: ignore[arg-type]
-        FixedController("model", 4),
-        GREEDY,
-        Limits(40),
-        text[:5],
+        target, LETTERS, [Stray()], FixedController("stray", 4), GREEDY, Limits(40), text[:5]
     )
-    answer = Answer(list(generation.run()))
+    answer = Answer(list(drive(generation, target)))
     assert list(answer.ids) == text[5:45]
     assert answer.rounds[1].accepted == 2
-    assert answer.finished.stats.out_of_vocabulary == len([r for r in answer.rounds if r.verified == 2])
+    cut = [round_ for round_ in answer.rounds if len(round_.drafted) == 4]
+    assert cut and all(round_.verified == 2 for round_ in cut)
+    stats = answer.finished.stats
+    assert stats.out_of_vocabulary == stats.discarded_unverified == 2 * len(cut)
+    assert stats.drafted - stats.verified == stats.discarded_unverified
 
 
 def test_a_target_that_can_go_back_one_token_gets_drafts_of_one() -> None:
@@ -307,12 +305,11 @@ def test_the_common_prefix_is_not_decoded_again() -> None:
     text = story()
     target = FakeModel(script(text, N), N)
     run_fake(target, LETTERS, text[:20], limits=Limits(10))
-    held = list(target.tokens)
-    answer = run_fake(target, LETTERS, text[:29], held=held, limits=Limits(5))
+    answer = run_fake(target, LETTERS, text[:29], limits=Limits(5))
     assert answer.finished.stats.reused_tokens == 28
     assert list(answer.ids) == text[29:34]
     edited = [*text[:10], 1, 2, 3]
-    answer = run_fake(target, LETTERS, edited, held=target.tokens, limits=Limits(5))
+    answer = run_fake(target, LETTERS, edited, limits=Limits(5))
     assert answer.finished.stats.reused_tokens == 10
 
 
@@ -320,7 +317,7 @@ def test_a_memory_that_cannot_go_back_starts_over() -> None:
     text = story()
     target = FakeModel(script(text, N), N, max_rewind=0)
     run_fake(target, LETTERS, text[:20], limits=Limits(10))
-    answer = run_fake(target, LETTERS, text[:9], held=target.tokens, limits=Limits(5))
+    answer = run_fake(target, LETTERS, text[:9], limits=Limits(5))
     assert answer.finished.stats.reused_tokens == 0
     assert list(answer.ids) == text[9:14]
 
@@ -339,20 +336,19 @@ def test_cancel_at_any_call_keeps_the_text_and_the_books(when: int) -> None:
             return super().extend(tokens, rows)  # type: ignore[arg-type]
 
     target, draft = Cancelling(script(text, N), N), Cancelling(script(text, N), N)
-    drafter = ModelDrafter(draft)
+    drafter = model_drafter(draft)
     generation = Generation(
-        target, LETTERS, Drafters(drafter), FixedController("model", 3), GREEDY, Limits(40), text[:5]
+        target, LETTERS, [drafter], FixedController("model", 3), GREEDY, Limits(40), text[:5]
     )
-    finished = list(generation.run())[-1]
+    finished = list(drive(generation, target))[-1]
     assert isinstance(finished, Finished) and finished.reason == "cancelled"
     assert list(finished.tokens) == text[5 : 5 + len(finished.tokens)]
-    held = generation.held()
-    assert target.tokens == held
+    assert target.tokens == list(generation.tokens)[: target.length]
     # The next answer on the same models is right.
     again = Generation(
-        target, LETTERS, Drafters(drafter), FixedController("model", 3), GREEDY, Limits(40), text[:7], held
+        target, LETTERS, [drafter], FixedController("model", 3), GREEDY, Limits(40), text[:7]
     )
-    assert list(Answer(list(again.run())).ids) == text[7:47]
+    assert list(Answer(list(drive(again, target))).ids) == text[7:47]
 
 
 def test_settings_change_from_the_next_round_on() -> None:
@@ -361,14 +357,14 @@ def test_settings_change_from_the_next_round_on() -> None:
     generation = Generation(
         target,
         LETTERS,
-        Drafters(ModelDrafter(draft)),
+        [model_drafter(draft)],
         FixedController("model", 4),
         GREEDY,
         Limits(60),
         text[:5],
     )
     rounds = []
-    for event in generation.run():
+    for event in drive(generation, target):
         if hasattr(event, "round"):
             rounds.append(event.round)
             if len(rounds) == 4:

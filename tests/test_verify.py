@@ -47,7 +47,7 @@ A, B, C = 0, 1, 2
 def test_greedy_keeps_what_the_target_would_have_said(
     guesses: tuple[int, ...], wanted: str, accepted: int, token: int, provenance: str
 ) -> None:
-    draft = Draft(guesses, "model", (1.0,) * len(guesses))
+    draft = Draft.chain("model", guesses, (1.0,) * len(guesses))
     result = verify(draft, lambda i: dist(**{wanted[i]: 1.0}), Rejection(0), 10)
     assert (result.accepted, result.token, result.provenance) == (accepted, token, Provenance(provenance))
 
@@ -59,12 +59,12 @@ def test_rows_behind_a_rejection_are_never_computed() -> None:
         asked.append(index)
         return dist(a=1.0)
 
-    verify(Draft((A, B, B), "lookup", (1.0,) * 3), row, Rejection(0), 0)
+    verify(Draft.chain("lookup", (A, B, B), (1.0,) * 3), row, Rejection(0), 0)
     assert asked == [0, 1]
 
 
 def test_a_guess_is_kept_with_probability_p_over_q() -> None:
-    draft = Draft((A,), "model", (0.8,), (dist(a=0.8, b=0.2),))
+    draft = Draft.chain("model", (A,), (0.8,), (dist(a=0.8, b=0.2),))
     p = dist(a=0.4, b=0.6)
     assert verify(draft, lambda i: p, Fixed(0.49, 0.0), 0).accepted == 1
     rejected = verify(draft, lambda i: p, Fixed(0.51), 0)
@@ -72,18 +72,18 @@ def test_a_guess_is_kept_with_probability_p_over_q() -> None:
 
 
 def test_a_guess_the_target_likes_better_is_always_kept() -> None:
-    draft = Draft((A,), "model", (0.3,), (dist(a=0.3, b=0.7),))
+    draft = Draft.chain("model", (A,), (0.3,), (dist(a=0.3, b=0.7),))
     assert verify(draft, lambda i: dist(a=0.5, b=0.5), Fixed(0.2), 0).accepted == 1
 
 
 def test_a_guess_the_target_cannot_say_is_never_kept() -> None:
-    draft = Draft((C,), "model", (1.0,), (dist(c=1.0),))
+    draft = Draft.chain("model", (C,), (1.0,), (dist(c=1.0),))
     result = verify(draft, lambda i: dist(a=0.5, b=0.5), Fixed(0.75), 0)
     assert (result.accepted, result.token) == (0, B)
 
 
 def test_point_guesses_are_kept_with_probability_p() -> None:
-    draft = Draft((A,), "lookup", (1.0,))
+    draft = Draft.chain("lookup", (A,), (1.0,))
     p = dist(a=0.25, b=0.75)
     assert verify(draft, lambda i: p, Fixed(0.24, 0.9), 0).accepted == 1
     assert verify(draft, lambda i: p, Fixed(0.26), 0).token == B
@@ -93,8 +93,8 @@ def test_coupled_keeps_the_targets_own_pick_and_nothing_else() -> None:
     p = dist(a=0.3, b=0.3, c=0.4)
     for seed in range(50):
         pick = Coupled(seed).choose(p, 7)
-        assert verify(Draft((pick,), "lookup", (1.0,)), lambda i: p, Coupled(seed), 7).accepted == 1
-        wrong = Draft(((pick + 1) % 3,), "lookup", (1.0,))
+        assert verify(Draft.chain("lookup", (pick,), (1.0,)), lambda i: p, Coupled(seed), 7).accepted == 1
+        wrong = Draft.chain("lookup", ((pick + 1) % 3,), (1.0,))
         result = verify(wrong, lambda i: p, Coupled(seed), 7)
         assert (result.accepted, result.token) == (0, pick)
 
@@ -134,7 +134,7 @@ def outcomes(
     ids: tuple[int, ...], p: Chain, q: Chain, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[float, int, Distribution]]:
     """(probability, guesses kept, what the token after them is chosen from) of every way `verify` can go."""
-    draft = Draft(ids, "model", (1.0,) * len(ids), tuple(q.after(ids[:i]) for i in range(len(ids))))
+    draft = Draft.chain("model", ids, (1.0,) * len(ids), tuple(q.after(ids[:i]) for i in range(len(ids))))
     for script in product((False, True), repeat=len(ids)):
         answers, weights = list(script), []
 
@@ -185,6 +185,6 @@ def test_any_draft_gives_exactly_the_targets_distribution(
 def test_a_later_guess_makes_an_earlier_one_good() -> None:
     """p likes the pair: b less than q does, then c more. One by one, b would be kept half the time."""
     b, c = dist(b=0.8, c=0.2), dist(a=0.6, c=0.4)
-    draft = Draft((B, C), "model", (0.8, 0.4), (b, c))
+    draft = Draft.chain("model", (B, C), (0.8, 0.4), (b, c))
     rows = [dist(b=0.4, c=0.6), dist(a=0.2, c=0.8), dist(a=1.0)]
     assert verify(draft, lambda i: rows[i], Fixed(0.99, 0.99, 0.5), 0).accepted == 2

@@ -140,7 +140,7 @@ def algebra_faults(place: Place, position: int) -> list[Fault]:
 def coupled_faults(place: Place, seed: int, position: int) -> list[Fault]:
     """Does coupled verification emit argmax(log p + noise), whatever was guessed?"""
     noise = [_choose_coupled(p, seed, position + i) for i, p in enumerate(place.p)]
-    result = verify(place.draft, lambda node: place.p[node + 1], Coupled(seed), position)
+    result = verify(place.draft, lambda index: place.p[index], Coupled(seed), position)
     right = next((i for i, guess in enumerate(place.draft.ids) if guess != noise[i]), len(place.draft.ids))
     if (result.accepted, result.token) != (right, noise[right]):
         return [Fault("coupled choice", "a guess was kept or replaced otherwise than the shared noise says")]
@@ -190,7 +190,7 @@ def _rule(p: Distribution, after: Distribution, q: Distribution, guess: int) -> 
 
     def rejected(uniform: float) -> Distribution | None:
         chance = ScriptedChance(uniform)
-        result = verify(draft, lambda node: (p, after)[node + 1], chance, 0)
+        result = verify(draft, lambda index: (p, after)[index], chance, 0)
         return None if result.accepted else chance.asked[0][0]
 
     almost_one = float(np.nextafter(1.0, 0.0))
@@ -216,9 +216,9 @@ def _order_faults(place: Place, rows: Sequence[Distribution], position: int) -> 
     draft = Draft.chain("audit", place.draft.ids, (1.0,) * len(place.draft.ids), tuple(rows))
     asked: list[int] = []
 
-    def row(node: int) -> Distribution:
-        asked.append(node + 1)
-        return place.p[node + 1]
+    def row(index: int) -> Distribution:
+        asked.append(index)
+        return place.p[index]
 
     chance = ScriptedChance(0.0)
     result = verify(draft, row, chance, position)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from localspec.bench.records import Arm, Drift, Flag, Plan, Sample
+from localspec.engine.drafters.table import DRAFTERS
 
 MAX_DRIFT = 0.08
 _RATE_DISAGREES = 0.10
@@ -72,7 +73,7 @@ def _empty(good: Sequence[Sample]) -> Flag | None:
 def _repeated(good: Sequence[Sample], arm: Arm, plan: Plan) -> Flag | None:
     """A repeated prompt flatters guesses from earlier text. Our own index begins anew with each request."""
     if not arm.peer:
-        uses_ngrams = arm.drafter == "lookup"
+        uses_ngrams = arm.drafter in DRAFTERS and not DRAFTERS[arm.drafter].needs_draft
         texts = Counter(prompt.text for prompt in plan.prompts)
         if not uses_ngrams or max(texts.values(), default=0) < 2:
             return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from localspec.cli import options as cli_options
+from localspec.engine.drafters import table
 
 if TYPE_CHECKING:
     from localspec.engine.records import Finished
@@ -26,6 +27,7 @@ Shopping list for Saturday:
 PROMPT = f"Repeat the following text exactly, word for word, and add nothing.\n\n{TEXT}"
 ROUNDS = 3
 TOKENS = 120
+_DRAFTER = next(name for name, entry in table.DRAFTERS.items() if not entry.needs_draft)
 
 
 @click.command()
@@ -48,7 +50,7 @@ def demo(model: Path | None, quiet: bool) -> int:
         for number in range(ROUNDS):
             if not quiet:
                 print(f"measuring, pair {number + 1} of {ROUNDS}", file=sys.stderr)
-            plain, guessed = _answer(session, "none"), _answer(session, "lookup")
+            plain, guessed = _answer(session, table.NONE), _answer(session, _DRAFTER)
             pairs.append((plain, guessed))
         _verdict(pairs)
     return 0
@@ -64,7 +66,7 @@ def _show(session: Session, quiet: bool) -> None:
         return
     print(legend(sys.stdout))
     printer = AnswerPrinter(sys.stdout, show_draft=True)
-    for event in session.generate(_request("lookup")):
+    for event in session.generate(_request(_DRAFTER)):
         if isinstance(event, RoundFinished):
             printer.write(event.tokens)
         elif isinstance(event, Finished):

@@ -283,6 +283,7 @@ class Engine:
         self._drafters = table.open_drafters(
             Parts(
                 self._target,
+                self._target_weights.vocabulary,
                 self._tuning.costs,
                 self._tuning.longest,
                 self._draft_context,

@@ -229,7 +229,7 @@ class Generation:
     def _pay_debts(self) -> None:
         """Drafters read the prompt where their guesses are expected to earn that back."""
         for name, (drafter, forecast) in self._forecasts(self._budget()).items():
-            if forecast.debt and self._controller.pays_debt(name, forecast, len(self._tokens)):
+            if self._controller.pays_debt(name, forecast, len(self._tokens)):
                 drafter.catch_up()
 
     def _ask_round(self) -> Ask:
@@ -299,15 +299,15 @@ class Generation:
         return verify(draft, self._rows(draft, seen), self._chance, position)
 
     def _rows(self, draft: Draft, seen: Pass) -> Callable[[int], Distribution]:
-        """The target's distribution after a node of the draft, -1 = before it; made only when asked for."""
+        """The target's distribution in each row of the pass; made only when asked for."""
         history = self._tokens if self._sampler.uses_history else []
         emitted = len(self._tokens) - self._prompt_length
 
-        def row(node: int) -> Distribution:
-            logits = seen.logits[node + 1]
+        def row(index: int) -> Distribution:
+            logits = seen.logits[index]
             if self._grammar is not None:
                 mask(logits, self._grammar, needed(self._settings, self._suppressed))
-            path = draft.path_to(node) if node >= 0 and (history or self._limits.min_tokens) else ()
+            path = draft.path_to(index - 1) if index and (history or self._limits.min_tokens) else ()
             so_far = [*history, *(draft.ids[at] for at in path)] if path and history else history
             early = emitted + len(path) < self._limits.min_tokens
             return self._sampler.distribution(logits, so_far, tuple(self._ends) if early else ())

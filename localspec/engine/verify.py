@@ -43,8 +43,8 @@ TargetRow = Callable[[int], Distribution]
 def verify(draft: Draft, target_row: TargetRow, chance: Rejection | Coupled, position: int) -> Verification:
     """Judge `draft`, whose first guess would stand at `position`.
 
-    `target_row(node)` is the target's distribution after that node, -1 = before the first guess; asked for along one
-    path, in order, and only while needed.
+    `target_row(0)` is the target's distribution before the first guess, `target_row(i + 1)` that after node i, as in a
+    `Pass`; asked for along one path, in order, and only while needed.
     """
     is_chain = draft.is_chain and draft.guesses == len(draft.ids)
     if not is_chain:
@@ -66,7 +66,7 @@ def _walk(draft: Draft, target_row: TargetRow, chance: Rejection | Coupled, posi
     path: list[int] = []
     node = -1
     while True:
-        token = chance.choose(target_row(node), position + len(path))
+        token = chance.choose(target_row(node + 1), position + len(path))
         child = children.get((node, token))
         if child is None:
             origin = Provenance.CORRECTED if node in inner else Provenance.BONUS if path else Provenance.PLAIN
@@ -80,7 +80,7 @@ def _by_shared_noise(
 ) -> Verification:
     """Keep the guesses that the target's own choice under the shared noise agrees with: the walk of a chain."""
     for index, guess in enumerate(ids):
-        token = chance.choose(target_row(index - 1), position + index)
+        token = chance.choose(target_row(index), position + index)
         if token != guess:
             return Verification(tuple(range(index)), token, Provenance.CORRECTED)
     return _whole(len(ids), target_row, chance, position)
@@ -96,11 +96,11 @@ def _as_a_block(
     beginning is kept, or the block ends here, with what probability the former leaves over.
     """
     share, kept = 1.0, 0
-    p = target_row(-1)
+    p = target_row(0)
     end_row, end_share = p, share
     for index, (guess, q) in enumerate(zip(ids, rows, strict=True)):
         if index:
-            p = target_row(index - 1)
+            p = target_row(index)
             if _happens(_end_probability(p, q, share), chance):
                 kept, end_row, end_share = index, p, share
         share = share_after(share, p, q, guess)
@@ -115,7 +115,7 @@ def _as_a_block(
 
 def _whole(count: int, target_row: TargetRow, chance: Rejection | Coupled, position: int) -> Verification:
     """Everything is kept: one more token of the target's own."""
-    token = chance.choose(target_row(count - 1), position + count)
+    token = chance.choose(target_row(count), position + count)
     return Verification(tuple(range(count)), token, Provenance.BONUS if count else Provenance.PLAIN)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import localspec.session.open_models as open_models
 from localspec.engine.settings import (
     AUTO_DRAFT_LENGTH,
     Expectation,
@@ -26,7 +27,6 @@ from localspec.ground import logs
 from localspec.ground.errors import DoesNotFit, IncompatiblePair, LocalspecError
 from localspec.ground.locations import state_folder
 from localspec.ground.machine import physical_cores
-from localspec.session import open_models
 
 if TYPE_CHECKING:
     from localspec.engine.engine import EngineInfo

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from localspec.engine.control.costs import Costs
-    from localspec.engine.model import Model
+    from localspec.engine.model import Model, TextVocabulary
     from localspec.engine.noise import Chance
     from localspec.engine.records import Draft, Pass, Round
     from localspec.engine.settings import SamplerSettings
@@ -40,6 +40,8 @@ class Parts:
     """What there is to build a drafter from."""
 
     target: Model
+    vocabulary: TextVocabulary
+    """The target's."""
     costs: Costs
     """Measured times of the target's passes."""
     longest: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,8 +20,8 @@ from localspec.audit.report import fork_line, headline, result_json, summary, te
 from localspec.audit.run import Audit
 from localspec.audit.subject import Subject
 from localspec.engine.drafters.model import ModelDrafter
-from localspec.engine.llama.context import Context
-from localspec.engine.records import Draft
+from localspec.engine.llama.memory import Memory
+from localspec.engine.records import Draft, Pass
 from localspec.engine.sampling import Distribution
 from localspec.engine.settings import GenerationRequest, SamplerSettings, SpeculationSettings
 from localspec.engine.verify import Verification
@@ -117,16 +118,26 @@ def test_a_token_that_wins_just_inside_a_filter_is_as_near_as_the_edge(temperatu
 
 def test_a_rewind_that_is_off_by_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = FakePair()
+    honest = pair.target.keep
 
-    def rewind(length: int) -> None:
+    def rewind(length: int) -> int:
         kept = pair.target.tokens
         # One rejected token stays where the last kept one was.
         stale = kept[length] if length < len(kept) and length else None
         del kept[length:]
         if stale is not None:
             kept[-1] = stale
+        return length
+
+    def keep(path: Sequence[int]) -> None:
+        rejected = pair.target.tokens[-1]
+        cut = pair.target.passes[-1] > 1 + len(path)
+        honest(path)
+        if cut:
+            pair.target.tokens[-1] = rejected
 
     monkeypatch.setattr(pair.target, "rewind", rewind)
+    monkeypatch.setattr(pair.target, "keep", keep)
     result = audited(pair)
     assert not result.passed
     assert {"rewind", "greedy", "coupled"} <= named(result)
@@ -137,11 +148,12 @@ def test_a_draft_cache_that_is_not_rewound_is_named(monkeypatch: pytest.MonkeyPa
     """Only speed suffers from it, and still it is found."""
     pair = FakePair()
 
-    def rewind(length: int) -> None:
+    def rewind(length: int) -> int:
         stale = pair.draft.tokens[length : length + 1]
         del pair.draft.tokens[length:]
         if stale and length:
             pair.draft.tokens[-1] = stale[0]
+        return length
 
     monkeypatch.setattr(pair.draft, "rewind", rewind)
     result = audited(pair)
@@ -234,11 +246,11 @@ def test_penalties_counted_once_per_round_are_named(monkeypatch: pytest.MonkeyPa
 
     honest = Generation._rows
 
-    def rows(self: Generation, logits: Any, draft: Draft) -> Any:
+    def rows(self: Generation, draft: Draft, seen: Pass) -> Any:
         def row(index: int) -> Distribution:
-            return self._sampler.distribution(logits[index], self._tokens)
+            return self._sampler.distribution(seen.logits[index], self._tokens)
 
-        return row if draft.ids else honest(self, logits, draft)
+        return row if draft.ids else honest(self, draft, seen)
 
     monkeypatch.setattr(Generation, "_rows", rows)
     result = audited(FakePair(), quick=False)
@@ -334,14 +346,14 @@ class TestRealLibrary:
         assert result.noise.largest < 1e-3
 
     def test_a_rewind_that_is_off_by_one_is_caught(self, pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        honest = Context.rewind
+        """libllama's cache keeps one row more than is thought."""
+        honest = Memory.rewind
 
-        def rewind(self: Context, length: int) -> None:
-            wanted = length + 1 if 0 < length < self.length - 1 else length
-            honest(self, wanted)
-            self.length = length
+        def rewind(self: Memory, now: int, length: int) -> int:
+            honest(self, now, length + 1 if 0 < length < now - 1 else length)
+            return length
 
-        monkeypatch.setattr(Context, "rewind", rewind)
+        monkeypatch.setattr(Memory, "rewind", rewind)
         result = audited(pair)
         assert not result.passed
         assert {"rewind", "greedy"} <= named(result)

@@ -17,7 +17,7 @@ from tests.engine_tools import Answer
 
 
 def kept(tokens: range | list[int], size: int = 100) -> Kept:
-    return Kept(tuple(tokens), np.zeros(size, np.uint8))
+    return Kept(tuple(tokens), np.zeros(size, np.uint8), {}, size)
 
 
 def test_the_one_that_shares_most_is_found_when_it_is_worth_it() -> None:

@@ -1,11 +1,12 @@
 """How long a model's pass takes by number of rows and depth of context, learned from passes as they happen.
 
-    log seconds = level[rows] + depth[context bucket] + drift
+    log seconds = level[rows] + depth[context bucket] + mood
 
-`level` is the shape of the curve and moves slowly; `depth` grows with the context; `drift` is what the whole
-machine does to every pass (a busy neighbour, a throttled chip) and moves fast. Each observation is shared
-out among the three by how uncertain each is (a Kalman filter without cross terms). Spikes hardly count.
-Widths that were never seen are interpolated.
+`level` is the shape of the curve and moves slowly; `depth` grows with the context; `mood` is what the whole
+machine does to every pass (a busy neighbour, a throttled chip) and moves fast. Each observation is shared out
+among the three by how uncertain each is: a Kalman filter that also follows how each level's error goes with the
+mood's. So a pass of one width moves the others, and a pass of another width puts right what was shared out wrongly.
+Spikes hardly count. Widths that were never seen are interpolated.
 """
 
 from __future__ import annotations
@@ -22,36 +23,35 @@ _NOISE = 0.08**2  # variance of one pass, in log seconds
 _BEYOND = 0.25**2  # a width beyond all that were seen, and
 _BETWEEN = 0.12**2  # one between two. Their first pass may be a spike as well: half of it is believed
 _UNSEEN_DEPTH = 0.15**2
-_LEVEL_WALK = 0.004**2
+_LEVEL_WALK = 0.004**2  # per pass, seen or not: what was not measured for long is doubted
 _DEPTH_WALK = 0.002**2
-_DRIFT_WALK = 0.03**2
-_AFTER_STORAGE = 0.08**2  # what a stored curve may have lost in the meantime
+_MOOD_WALK = 0.03**2
+_AFTER_STORAGE = 0.08**2  # what the shape of a stored curve may have lost in the meantime;
+_MOOD_AFTER_STORAGE = 0.7**2  # how fast the machine is today is found out by the first pass
 _SPIKE = 2.5  # standard deviations, beyond which a pass is a spike ...
 _SPIKE_SHARE = 0.25  # ... and counts for so much of that,
-_STRIKES = 3  # unless so many in a row say the same of one width
+_STRIKES = 3  # unless so many in a row say the same
+_LEVEL_JUMP = 0.5  # when they do, a level is thought to have moved by so much of what the mood has
 _REBUILD = 0.01  # the curve is rebuilt when a level has moved by this much
 _DEFAULT_SLOPE = 0.3  # extra time of a row, in passes of one row, before anything else is known
 _BUCKET = 512  # tokens of context
+_DEPTH_SHARE = 0.2  # of a bucket more, that may be taken for growth of the context instead of the mood
 
 
 class Level:
     """An estimate and its variance, both in log seconds."""
 
-    __slots__ = ("mean", "seen", "strikes", "variance")
+    __slots__ = ("cross", "mean", "seen", "strikes", "variance")
 
     def __init__(self, mean: float, variance: float) -> None:
         self.mean = mean
         self.variance = variance
+        self.cross = 0.0
+        """Covariance of its error with the mood's."""
         self.strikes = 0
         """Spikes in a row on the same side (negative: below)."""
         self.seen = 0
         """When it was observed last, in passes."""
-
-    def take(self, surprise: float, total: float, walk: float) -> None:
-        """Move by this estimate's share of a surprise whose variance is `total`."""
-        share = self.variance / total
-        self.mean += share * surprise
-        self.variance = self.variance * (1 - share) + walk
 
 
 class PassTimes:
@@ -60,7 +60,7 @@ class PassTimes:
     def __init__(self) -> None:
         self._levels: dict[int, Level] = {}
         self._depths: dict[int, Level] = {}
-        self._drift = Level(0.0, _DRIFT_WALK)
+        self._mood = Level(0.0, _MOOD_WALK)
         self._passes = 0
         self._built: dict[int, float] = {}
         self._bucket = -1
@@ -68,15 +68,20 @@ class PassTimes:
         self.curve: list[float] = []
         """Seconds by rows (index 0 unused) before `scale`; empty while nothing is known."""
         self.revised = False
-        """Whether the latest pass showed that its width had not been known at all."""
+        """Whether the latest pass showed that times were not what they had been thought to be."""
 
     def scale(self, position: int) -> float:
         """What the context's depth and the machine's mood multiply the curve by."""
         bucket = position // _BUCKET
         if bucket != self._bucket:
-            self._scale = math.exp(self._depth(bucket).mean + self._drift.mean)
+            self._scale = math.exp(self._depth(bucket).mean + self._mood.mean)
             self._bucket = bucket
         return self._scale
+
+    @property
+    def mood(self) -> float:
+        """What the machine does to every pass now, in log seconds; 0 = as when it was calibrated."""
+        return self._mood.mean
 
     def seconds(self, rows: int, position: int) -> float:
         """Expected time of a pass; beyond 65 rows in proportion. 0 while nothing is known."""
@@ -86,36 +91,30 @@ class PassTimes:
             return self.curve[rows] * self.scale(position)
         return self.curve[MAX_ROWS] * self.scale(position) * rows / MAX_ROWS
 
-    def observe(self, rows: int, position: int, seconds: float) -> float:
-        """Learn from one pass; returns how far it was from what was expected, in log seconds, spikes cut.
-
-        Wider passes than 65 rows are taken in proportion.
-        """
+    def observe(self, rows: int, position: int, seconds: float) -> None:
+        """Learn from one pass. Wider passes than 65 rows are taken in proportion."""
         if seconds <= 0 or rows < 1:
-            return 0.0
+            return
         if rows > MAX_ROWS:
             rows, seconds = MAX_ROWS, seconds * MAX_ROWS / rows
         log_seconds = math.log(seconds)
-        level = self._levels.get(rows)
-        noise = _NOISE
+        level, noise = self._levels.get(rows), _NOISE
         if level is None:
-            doubt = _BETWEEN if any(rows < other for other in self._levels) else _BEYOND
-            noise = doubt if self._levels else 0.0
-            guess = math.log(self.curve[rows]) if self.curve else log_seconds
-            level = self._levels[rows] = Level(guess, doubt)
-        depth, drift = self._depth(position // _BUCKET), self._drift
-        total = level.variance + depth.variance + drift.variance + noise
-        surprise = self._believe(log_seconds - level.mean - depth.mean - drift.mean, total, level)
-        total = level.variance + depth.variance + drift.variance + noise
+            level, noise = self._first_level(rows, log_seconds)
+        depth, mood = self._depth(position // _BUCKET), self._mood
+        level.variance += _LEVEL_WALK * (self._passes - level.seen)
+        mood.variance += _MOOD_WALK
+        surprise = log_seconds - level.mean - depth.mean - mood.mean
+        total = level.variance + 2 * level.cross + depth.variance + mood.variance + noise
+        learned = self._believe(surprise, total, rows, level)
+        if self.revised:
+            total = level.variance + 2 * level.cross + depth.variance + mood.variance + noise
+        self._share_out(learned, total, level, depth)
         self._passes += 1
         level.seen = self._passes
-        level.take(surprise, total, _LEVEL_WALK)
-        depth.take(surprise, total, _DEPTH_WALK)
-        drift.take(surprise, total, _DRIFT_WALK)
         self._bucket = -1
-        if abs(level.mean - self._built.get(rows, math.inf)) > _REBUILD:
+        if abs(level.mean - self._built.get(rows, math.inf)) > _REBUILD or self.revised:
             self._build()
-        return surprise
 
     def doubted(self, rows: int) -> bool:
         """Whether the last passes of this width were surprises that have not been believed yet."""
@@ -125,18 +124,59 @@ class PassTimes:
     def set(self, rows: int, seconds: float) -> None:
         """Enter a time that was measured with care (the best of several passes)."""
         self._levels[rows] = Level(math.log(seconds), _NOISE / 4)
+        self._levels[rows].seen = self._passes
         self._build()
 
-    def _believe(self, surprise: float, total: float, level: Level) -> float:
-        """The part of a surprise to learn from: hardly any of a spike, all when a width keeps surprising."""
+    def _first_level(self, rows: int, log_seconds: float) -> tuple[Level, float]:
+        doubt = _BETWEEN if any(rows < other for other in self._levels) else _BEYOND
+        guess = math.log(self.curve[rows]) if self.curve else log_seconds
+        noise = doubt if self._levels else 0.0
+        level = self._levels[rows] = Level(guess, doubt)
+        level.seen = self._passes
+        return level, noise
+
+    def _believe(self, surprise: float, total: float, rows: int, level: Level) -> float:
+        """The part of a surprise to learn from: hardly any of a spike, all when passes keep surprising.
+
+        When all widths do, or only one was in use, the machine is thought to have changed (and this width somewhat
+        as well); when passes of other widths in between were as expected, only this width has.
+        """
         limit = _SPIKE * math.sqrt(total)
         side = 1 if surprise > limit else -1 if surprise < -limit else 0
         level.strikes = level.strikes + side if side * level.strikes > 0 else side
-        self.revised = abs(level.strikes) >= _STRIKES
-        if self.revised:
-            level.variance = max(level.variance, surprise * surprise)
-            return surprise
-        return surprise if side == 0 else side * limit * _SPIKE_SHARE
+        mood = self._mood
+        mood.strikes = mood.strikes + side if side * mood.strikes > 0 else side
+        self.revised = abs(mood.strikes) >= _STRIKES or abs(level.strikes) >= _STRIKES
+        if not self.revised:
+            return surprise if side == 0 else side * limit * _SPIKE_SHARE
+        jump = surprise * surprise
+        if abs(mood.strikes) >= _STRIKES:
+            mood.variance += jump
+            level.variance += jump * _LEVEL_JUMP**2
+        else:
+            level.variance += jump
+        return surprise
+
+    def _share_out(self, surprise: float, total: float, level: Level, depth: Level) -> None:
+        """Move every estimate by its share of a surprise whose variance is `total`."""
+        mood = self._mood
+        with_mood, with_level = mood.variance + level.cross, level.variance + level.cross
+        mood_share = with_mood / total
+        for other in self._levels.values():
+            if other is level or not other.cross:
+                continue
+            share = other.cross / total
+            other.mean += share * surprise
+            other.variance = max(1e-6, other.variance - share * other.cross)
+            other.cross -= share * with_mood
+        level.mean += with_level / total * surprise
+        level.variance = max(1e-6, level.variance - with_level * with_level / total)
+        level.cross -= with_level * mood_share
+        mood.mean += mood_share * surprise
+        mood.variance = max(1e-6, mood.variance - with_mood * mood_share)
+        share = depth.variance / total
+        depth.mean += share * surprise
+        depth.variance = depth.variance * (1 - share) + _DEPTH_WALK
 
     def _depth(self, bucket: int) -> Level:
         depth = self._depths.get(bucket)
@@ -145,9 +185,11 @@ class PassTimes:
             if self._depths:
                 nearest = min(self._depths, key=lambda known: abs(known - bucket))
                 depth = Level(self._depths[nearest].mean, _UNSEEN_DEPTH)
-                if nearest < bucket:  # what looked like drift on the way here was the growing context
-                    depth.mean += max(0.0, self._drift.mean)
-                    self._drift.mean = min(0.0, self._drift.mean)
+                if nearest < bucket and self._mood.strikes == 0:
+                    # What looked like the mood on the way here was the growing context.
+                    grown = min(_DEPTH_SHARE, max(0.0, self._mood.mean))
+                    depth.mean += grown
+                    self._mood.mean -= grown
             self._depths[bucket] = depth
         return depth
 
@@ -171,7 +213,7 @@ class PassTimes:
         self.curve = curve
 
     def to_dict(self) -> dict[str, Any]:
-        """The curve and the depths as plain JSON; the drift of the moment is not kept."""
+        """The curve and the depths as plain JSON; the mood of the moment is not kept."""
         return {
             "levels": {str(rows): [level.mean, level.variance] for rows, level in self._levels.items()},
             "depths": {str(bucket): [level.mean, level.variance] for bucket, level in self._depths.items()},
@@ -183,6 +225,7 @@ class PassTimes:
         times = cls()
         times._levels = _levels(stored["levels"], 1, MAX_ROWS)
         times._depths = _levels(stored["depths"], 0, 1 << 16)
+        times._mood.variance = _MOOD_AFTER_STORAGE
         if times._levels:
             times._build()
         return times

@@ -57,11 +57,12 @@ class InstantModel:
         first = (self.length - rows) % TABLE_ROWS
         return self._table[first : first + rows]
 
-    def rewind(self, length: int) -> None:
+    def rewind(self, length: int) -> int:
         self.length = length
+        return length
 
-    def can_rewind(self, length: int) -> bool:
-        return True
+    def rewinds_to(self, length: int) -> int:
+        return length
 
 
 class Pieces:

@@ -28,6 +28,7 @@ class FakeModel:
         self.max_rows = max_rows
         self.max_rewind = max_rewind
         self.tokens: list[int] = []
+        self._scored: tuple[int, int, tuple[int, ...]] | None = None
         self.passes: list[int] = []
         """Tokens of each `extend` call."""
 
@@ -48,13 +49,51 @@ class FakeModel:
                 out[index - (len(tokens) - rows)] = self._row(self.tokens)
         return out
 
-    def rewind(self, length: int) -> None:
-        assert 0 <= length <= self.length
-        assert self.max_rewind is None or length == 0 or self.length - length <= self.max_rewind
-        del self.tokens[length:]
+    def score(
+        self, last: int, ids: Sequence[int], parents: Sequence[int] | None = None
+    ) -> NDArray[np.float32]:
+        assert len(ids) < self.max_rows and self._scored is None
+        before = [*self.tokens, last]
+        self._scored = (len(self.tokens), last, tuple(ids))
+        if parents is None:
+            return self.extend([last, *ids], 1 + len(ids))
+        out = [self._row(before)]
+        paths: list[list[int]] = []
+        for guess, parent in zip(ids, parents, strict=True):
+            paths.append([*(paths[parent] if parent >= 0 else []), guess])
+            out.append(self._row([*before, *paths[-1]]))
+        self.passes.append(1 + len(ids))
+        self.tokens.append(last)
+        return np.stack(out)
 
-    def can_rewind(self, length: int) -> bool:
-        return length == 0 or self.max_rewind is None or self.length - length <= self.max_rewind
+    def keep(self, path: Sequence[int]) -> None:
+        assert self._scored is not None
+        base, last, ids = self._scored
+        self._scored = None
+        self.tokens[base:] = [last, *(ids[node] for node in path)]
+
+    def checkpoint(self) -> None:
+        pass
+
+    def state_size(self) -> int:
+        return 4 * self.length
+
+    def save(self) -> NDArray[np.uint8]:
+        return np.zeros(self.state_size(), np.uint8)
+
+    def restore(self, state: NDArray[np.uint8], tokens: Sequence[int]) -> bool:
+        self.tokens = list(tokens)
+        return True
+
+    def rewind(self, length: int) -> int:
+        assert 0 <= length <= self.length
+        length = self.rewinds_to(length)
+        self._scored = None
+        del self.tokens[length:]
+        return length
+
+    def rewinds_to(self, length: int) -> int:
+        return length if self.max_rewind is None or self.length - length <= self.max_rewind else 0
 
 
 class FakeVocabulary:

@@ -101,11 +101,11 @@ def _cut(tokens: list[int], width: int) -> list[list[int]]:
 
 def draft_faults(place: Place, sampler: SamplerSettings, tolerance: float) -> list[Fault]:
     """Was every guess truly sampled from the distribution that it is judged by?"""
-    if place.draft.rows is None:
+    if place.draft.q is None:
         return []
     faults = []
     chance = Rejection(sampler.seed)
-    for index, (guess, told, q) in enumerate(zip(place.draft.ids, place.draft.rows, place.q, strict=True)):
+    for index, (guess, told, q) in enumerate(zip(place.draft.ids, place.draft.q, place.q, strict=True)):
         distance = total_variation(told, q)
         if distance > tolerance:
             faults.append(
@@ -129,7 +129,7 @@ def draft_faults(place: Place, sampler: SamplerSettings, tolerance: float) -> li
 
 def algebra_faults(place: Place, position: int) -> list[Fault]:
     """Exact output distribution of `verify` at every row of this draft, against p."""
-    rows = place.draft.rows or place.q
+    rows = place.draft.q or place.q
     for index, q in enumerate(rows):
         fault = _row_fault(place.p[index], place.p[index + 1], q)
         if fault:
@@ -140,7 +140,7 @@ def algebra_faults(place: Place, position: int) -> list[Fault]:
 def coupled_faults(place: Place, seed: int, position: int) -> list[Fault]:
     """Does coupled verification emit argmax(log p + noise), whatever was guessed?"""
     noise = [_choose_coupled(p, seed, position + i) for i, p in enumerate(place.p)]
-    result = verify(place.draft, lambda index: place.p[index], Coupled(seed), position)
+    result = verify(place.draft, lambda node: place.p[node + 1], Coupled(seed), position)
     right = next((i for i, guess in enumerate(place.draft.ids) if guess != noise[i]), len(place.draft.ids))
     if (result.accepted, result.token) != (right, noise[right]):
         return [Fault("coupled choice", "a guess was kept or replaced otherwise than the shared noise says")]
@@ -186,11 +186,11 @@ def _row_fault(p: Distribution, after: Distribution, q: Distribution) -> str:
 
 def _rule(p: Distribution, after: Distribution, q: Distribution, guess: int) -> tuple[float, Distribution | None]:
     """(probability that the guess is kept, what is chosen from when it is not)."""
-    draft = Draft((guess,), "audit", (1.0,), (q,))
+    draft = Draft.chain("audit", (guess,), (1.0,), (q,))
 
     def rejected(uniform: float) -> Distribution | None:
         chance = ScriptedChance(uniform)
-        result = verify(draft, lambda index: (p, after)[index], chance, 0)
+        result = verify(draft, lambda node: (p, after)[node + 1], chance, 0)
         return None if result.accepted else chance.asked[0][0]
 
     almost_one = float(np.nextafter(1.0, 0.0))
@@ -213,12 +213,12 @@ def _bisect(kept: Callable[[float], bool]) -> float:
 
 def _order_faults(place: Place, rows: Sequence[Distribution], position: int) -> list[Fault]:
     """Is each guess judged by its own row, and the token after the draft taken from the row after it?"""
-    draft = Draft(place.draft.ids, "audit", (1.0,) * len(place.draft.ids), tuple(rows))
+    draft = Draft.chain("audit", place.draft.ids, (1.0,) * len(place.draft.ids), tuple(rows))
     asked: list[int] = []
 
-    def row(index: int) -> Distribution:
-        asked.append(index)
-        return place.p[index]
+    def row(node: int) -> Distribution:
+        asked.append(node + 1)
+        return place.p[node + 1]
 
     chance = ScriptedChance(0.0)
     result = verify(draft, row, chance, position)

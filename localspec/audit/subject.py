@@ -98,5 +98,5 @@ class Subject:
 
     def propose(self, tokens: list[int], length: int, sampler: SamplerSettings, round_before: int = 0) -> Draft:
         """A draft after these tokens."""
-        draft: Draft = self._handle.inspect(Propose(tuple(tokens), length, sampler, round_before))
+        draft: Draft = self._handle.inspect(Propose(tuple(tokens), length, sampler, round_before=round_before))
         return draft

@@ -26,6 +26,7 @@ from localspec.bench.records import (
     Sample,
     VerdictWord,
 )
+from localspec.engine.drafters import table
 
 _KNEE = 0.02
 _FEWEST_GUESSES = 5
@@ -331,11 +332,11 @@ def _notes(run: BenchRun, rows: Sequence[Row]) -> tuple[str, ...]:
 def _draft_unused(run: BenchRun) -> bool:
     """Whether a draft model was there and never guessed, not even when it was ordered to."""
     if not run.settings.get("draft") or not any(
-        arm.drafter in ("auto", "model") for arm in run.plan.arms if not arm.peer
+        table.uses_draft(arm.drafter) for arm in run.plan.arms if not arm.peer
     ):
         return False
     drafting = [s for s in run.samples if not s.measured.error and s.cell.arm != PLAIN]
     own = {arm.name for arm in run.plan.arms if not arm.peer}
     drafting = [s for s in drafting if s.cell.arm in own]
-    used = any(s.measured.draft_works or s.measured.rounds_by_drafter.get("model") for s in drafting)
+    used = any(s.measured.draft_works or any(map(table.uses_draft, s.measured.rounds_by_drafter)) for s in drafting)
     return bool(drafting) and not used

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from localspec.bench.plan import Speeds
 from localspec.bench.prompts import filler
 from localspec.bench.records import Arm, Cell, Measurement, Prompt
+from localspec.engine.drafters import table
 from localspec.engine.records import Finished, Round, RoundFinished
 from localspec.engine.settings import GenerationRequest, LoadSettings, SamplerSettings, SpeculationSettings
 from localspec.engine.templates.chat_template import Message
@@ -69,8 +70,9 @@ class LocalEngine:
         if not self.info.speculation_off:
             self._answer(_WARM_UP, SpeculationSettings("auto"), _WARM_UP_TOKENS)
         if self._loaded in self._drafts and not self.info.speculation_off:
-            ordered = self._answer(_WARM_UP, SpeculationSettings("model", 3), _WARM_UP_TOKENS)
-            self._draft_works = ordered.stats.rounds_by_drafter.get("model", 0) > 0
+            for name in filter(table.uses_draft, self.info.drafters):
+                ordered = self._answer(_WARM_UP, SpeculationSettings(name, 3), _WARM_UP_TOKENS)
+                self._draft_works |= ordered.stats.rounds_by_drafter.get(name, 0) > 0
         stats = plain.stats
         return Speeds(
             stats.tokens_per_second or 1.0,
@@ -139,7 +141,7 @@ class LocalEngine:
 
     def _use_draft(self, arm: Arm) -> None:
         """A swap costs a load, but not a measurement: it happens before the clock starts."""
-        if arm.drafter in ("none", "lookup") or arm.draft == self._loaded:
+        if not table.uses_draft(arm.drafter) or arm.draft == self._loaded:
             return
         draft = self._drafts[arm.draft]
         self._client.load_draft(draft.path, draft.masked_ids, draft.shared_rows)

@@ -181,12 +181,13 @@ def _bench(options: BenchOptions, values: dict[str, Any]) -> int:
 def _options(pair: str | None, values: dict[str, Any]) -> BenchOptions:
     from localspec.bench.options import BenchOptions
     from localspec.bench.peers import parse_peer
+    from localspec.engine.drafters.table import DRAFTERS
 
     quick = values["quick"]
     drafters = _words(values["drafters"])
-    wrong = [name for name in drafters if name not in ("model", "lookup")]
+    wrong = [name for name in drafters if name not in DRAFTERS]
     if wrong:
-        raise InvalidInput(f"no drafter named {wrong[0]!r}", "Use model or lookup")
+        raise InvalidInput(f"no drafter named {wrong[0]!r}", f"Use {' or '.join(DRAFTERS)}")
     peers = tuple(parse_peer(text) for text in values["against"])
     if pair is None and not values["urls"]:
         from localspec.cli.settings_file import default_pair

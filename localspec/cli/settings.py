@@ -14,6 +14,7 @@ import click
 
 from localspec.cli.setting import ANSWERING, EVERYWHERE, Setting
 from localspec.cli.value_types import AutoNumber
+from localspec.engine.drafters import table
 from localspec.ground.errors import InvalidInput
 from localspec.ground.terminal import one_line
 
@@ -56,6 +57,10 @@ def _max_tokens(value: int) -> object:
     return GenerationRequest(prompt="", max_tokens=value)
 
 
+_DRAFTERS = "What guesses. A named one is an order. " + "".join(
+    f"{name[0].upper()}{name[1:]}: {entry.summary}. " for name, entry in table.DRAFTERS.items()
+)
+
 _TEXT, _FLOAT, _INT = click.STRING, click.FLOAT, click.INT
 
 KNOWN: dict[str, Setting] = {
@@ -65,8 +70,8 @@ KNOWN: dict[str, Setting] = {
         Setting("draft", _TEXT, "Draft model: a file, a name, `auto` or `none`.", metavar="D", is_path=True),
         Setting(
             "drafter",
-            click.Choice(["auto", "model", "lookup", "none"]),
-            "What guesses. A named one is an order.",
+            click.Choice(table.NAMES),
+            _DRAFTERS,
             "auto",
             ANSWERING,
         ),

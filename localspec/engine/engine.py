@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from localspec.engine import inspection
 from localspec.engine.build import engine_build
-from localspec.engine.control.controller import Choice, Controller
+from localspec.engine.control.controller import Controller
 from localspec.engine.control.profile import profile_key
 from localspec.engine.control.tuning import Tuning
-from localspec.engine.drafters.lookup import LookupDrafter
-from localspec.engine.drafters.model import ModelDrafter, common_length
-from localspec.engine.generate import Drafters, Generation, Limits
+from localspec.engine.drafters import table
+from localspec.engine.drafters.protocol import Drafter, Parts
+from localspec.engine.drive import drive
+from localspec.engine.generate import Generation, Limits
 from localspec.engine.grammar.masking import plain_controller
 from localspec.engine.inspection import Question
 from localspec.engine.llama.context import Context, ContextSettings
 from localspec.engine.llama.grammar import LlamaGrammar
 from localspec.engine.llama.weights import Placement, Weights
+from localspec.engine.model import common_length
 from localspec.engine.prefix_cache import WORTH_TOKENS, Kept, PrefixCache
 from localspec.engine.process.cancel import CancelFlag
 from localspec.engine.records import Event, LoadProgress
@@ -72,6 +74,8 @@ class EngineInfo:
     load_seconds: float
     speculation_off: str
     """Why no drafter can be used with this target; "" when some can."""
+    drafters: tuple[str, ...] = ()
+    """Those that can be used with what is loaded, by their names in `drafters.table`."""
 
 
 class Engine:
@@ -92,11 +96,10 @@ class Engine:
         self._report = on_progress or (lambda progress: None)
         self._draft_weights: Weights | None = None
         self._draft_context: Context | None = None
-        self._drafter: ModelDrafter | None = None
+        self._drafters: dict[str, Drafter] = {}
         self._generation: Generation | None = None
-        self._held: list[int] = []
+        self._text = _NO_TEXT
         self._prefixes = PrefixCache(settings.prefix_cache_bytes)
-        self._lookup = LookupDrafter()
         self._target_weights = self._weights(settings.target, "target", settings.gpu_layers)
         try:
             self._open_target()
@@ -104,6 +107,7 @@ class Engine:
             if settings.draft is not None:
                 self.load_draft(settings.draft, settings.masked_ids, settings.shared_rows, settings.expectation)
             else:
+                self._open_drafters()
                 self._measure(settings.expectation)
         except BaseException:
             self.close()
@@ -123,6 +127,7 @@ class Engine:
             has_template=weights.chat_template() is not None,
             load_seconds=self._load_seconds,
             speculation_off=self._speculation_off(),
+            drafters=() if self._speculation_off() else tuple(self._drafters),
         )
 
     def encode(self, request: GenerationRequest) -> list[int]:
@@ -145,38 +150,41 @@ class Engine:
         """Answer. The last event is `Finished`, also after a cancel; errors are raised."""
         if self._generation is not None:
             raise EngineError("an answer is already being made", "Wait for it, or cancel it")
-        speculation = SpeculationSettings("none") if request.grammar else request.speculation
+        speculation = SpeculationSettings(table.NONE) if request.grammar else request.speculation
         controller = plain_controller() if request.grammar else self._controller(speculation)
         self._check_bias(request.sampler)
         prompt = self.encode(request)
         vocabulary = self._target_weights.vocabulary
-        grammar = LlamaGrammar(vocabulary, request.grammar) if request.grammar else None
-        ends = vocabulary.end_tokens if request.min_tokens or self._drafter is not None else frozenset()
-        if not request.keep_cache:
+        related = request.keep_cache and self._text.goes_on_with(prompt)
+        if request.keep_cache:
+            self._recall(prompt)
+        else:
             self._forget()
-        self._recall(prompt)
-        if self._drafter is not None:
-            self._drafter.configure(request.sampler, ends)
-        generation = self._generation = Generation(
-            self._target,
-            vocabulary,
-            self._usable_drafters(speculation),
-            controller,
-            request.sampler,
-            Limits(request.max_tokens, request.min_tokens, request.stop),
-            prompt,
-            self._held,
-            vocabulary.suppressed,
-            ends,
-            costs=self._tuning.costs,
-            grammar=grammar,
-        )
+        drafters = self._usable_drafters(speculation)
+        # Asking every id whether it ends an answer takes some 40 ms the first time.
+        ends = vocabulary.end_tokens if request.min_tokens or drafters else frozenset[int]()
+        grammar = LlamaGrammar(vocabulary, request.grammar) if request.grammar else None
         try:
-            yield from generation.run()
+            generation = self._generation = Generation(
+                self._target,
+                vocabulary,
+                drafters,
+                controller,
+                request.sampler,
+                Limits(request.max_tokens, request.min_tokens, request.stop),
+                prompt,
+                related=related,
+                suppressed=vocabulary.suppressed,
+                ends=ends,
+                costs=self._tuning.costs,
+                grammar=grammar,
+            )
+            yield from drive(generation, self._target)
         finally:
-            self._held = generation.held()
+            if self._generation is not None:
+                self._text = _Text(self._generation.tokens, len(prompt))
             self._generation = None
-            self._tuning.save()
+            self._tuning.save(self._drafters)
             if grammar is not None:
                 grammar.close()
 
@@ -199,9 +207,10 @@ class Engine:
                     raise EngineError("no draft model is loaded")
                 return inspection.passes(context, question)
             case inspection.Propose():
-                if self._drafter is None:
+                drafter = self._drafters.get(question.drafter)
+                if drafter is None:
                     raise EngineError("no draft model is loaded")
-                return inspection.propose(self._drafter, question, vocabulary.end_tokens)
+                return inspection.propose(drafter, question, vocabulary.end_tokens)
 
     def change(self, speculation: SpeculationSettings | None, sampler: SamplerSettings | None) -> None:
         """From the next round of the answer being made on; may be called from another thread."""
@@ -220,34 +229,28 @@ class Engine:
         shared_rows: int | None = None,
         expectation: Expectation | None = None,
     ) -> None:
-        """Put another draft model beside the target, whose cache stays. The former one is freed first."""
-        self.unload_draft()
-        settings = self._settings
-        weights = self._draft_weights = self._weights(path, "draft", settings.draft_gpu_layers)
-        if weights.is_recurrent:
-            self.unload_draft()
-            raise EngineError(
-                f"{path.name} cannot be a draft: its memory cannot be rewound", "Choose another draft"
-            )
-        tokens = min(settings.draft_context or self._target.capacity, self._target.capacity)
-        self._draft_context = self._context(weights, tokens, rows=1)
-        rows = min(weights.vocabulary.size, self._target.n_vocab, shared_rows or weights.vocabulary.size)
-        self._drafter = ModelDrafter(self._draft_context, masked_ids, rows)
+        """Put another draft model beside the target, whose cache stays. Where it cannot be loaded, the former one stays
+        as it was. Both are in memory for a moment."""
+        weights = self._weights(path, "draft", self._settings.draft_gpu_layers)
+        try:
+            context = self._open_draft(weights)
+        except BaseException:
+            weights.close()
+            raise
+        self._free_draft()
+        self._draft_weights, self._draft_context = weights, context
+        self._open_drafters(masked_ids, shared_rows)
         self._measure(expectation)
 
     def unload_draft(self) -> None:
-        """Free the draft model, if there is one; kept conversations go with it."""
-        self._prefixes.clear()  # what is kept belongs to two models
-        self._drafter = None
-        if self._draft_context is not None:
-            self._draft_context.close()
-        if self._draft_weights is not None:
-            self._draft_weights.close()
-        self._draft_context = self._draft_weights = None
+        """Free the draft model, if there is one; kept conversations and what was expected of it go with it."""
+        self._free_draft()
+        self._open_drafters()
+        self._measure(None)
 
     def close(self) -> None:
         """Free everything: contexts before their weights, the draft before the target."""
-        self.unload_draft()
+        self._free_draft()
         if hasattr(self, "_target"):
             self._target.close()
         self._target_weights.close()
@@ -260,7 +263,43 @@ class Engine:
             raise EngineError(f"{settings.target.name} is not a text generator that localspec can run")
         trained = weights.trained_context or DEFAULT_CONTEXT
         tokens = settings.context or min(DEFAULT_CONTEXT, trained)
-        self._target = self._context(weights, tokens, rows=settings.max_draft_length + 1)
+        wanted = table.wants(settings.draft)
+        self._target = self._context(weights, tokens, settings.max_draft_length + 1, wanted.leaves)
+
+    def _open_draft(self, weights: Weights) -> Context:
+        if weights.is_recurrent:
+            raise EngineError(
+                f"{weights.path.name} cannot be a draft: its memory cannot be rewound", "Choose another draft"
+            )
+        tokens = min(self._settings.draft_context or self._target.capacity, self._target.capacity)
+        return self._context(weights, tokens, rows=1)
+
+    def _open_drafters(self, masked_ids: tuple[int, ...] = (), shared_rows: int | None = None) -> None:
+        """Build every drafter that these models allow."""
+        for drafter in self._drafters.values():
+            drafter.close()
+        weights = self._draft_weights
+        vocabulary = weights.vocabulary if weights is not None else self._target_weights.vocabulary
+        self._drafters = table.open_drafters(
+            Parts(
+                self._target,
+                self._tuning.costs,
+                self._tuning.longest,
+                self._draft_context,
+                weights.path if weights is not None else None,
+                masked_ids,
+                shared_rows,
+                vocabulary.bos or 0,
+            )
+        )
+
+    def _free_draft(self) -> None:
+        self._prefixes.clear()  # what is kept belongs to two models
+        if self._draft_context is not None:
+            self._draft_context.close()
+        if self._draft_weights is not None:
+            self._draft_weights.close()
+        self._draft_context = self._draft_weights = None
 
     def _weights(self, path: Path, part: Literal["target", "draft"], gpu_layers: int) -> Weights:
         placement = Placement(gpu_layers, self._settings.split_mode, self._settings.main_gpu)
@@ -268,13 +307,12 @@ class Engine:
             path, placement, lambda fraction: self._report(LoadProgress(part, fraction)), self._cancel
         )
 
-    def _context(self, weights: Weights, tokens: int, rows: int) -> Context:
+    def _context(self, weights: Weights, tokens: int, rows: int, leaves: int = 1) -> Context:
         settings = self._settings
-        context = Context(
-            weights,
-            ContextSettings(tokens, rows, self._threads, settings.cache_type, settings.flash_attention),
-            self._cancel,
+        wanted = ContextSettings(
+            tokens, rows, self._threads, settings.cache_type, settings.flash_attention, leaves=leaves
         )
+        context = Context(weights, wanted, self._cancel)
         context.warm_up()
         return context
 
@@ -307,30 +345,29 @@ class Engine:
         files = (settings.target, draft.path if draft is not None else None)
         key = profile_key(files, settings, self._threads, engine_build())
         token = self._target_weights.vocabulary.bos or 0
-        self._tuning.measure(self._draft_context, token, settings.profiles, key, expectation)
+        self._tuning.measure(self._drafters, token, settings.profiles, key, expectation)
 
-    def _drafter_named(self, name: str) -> Choice | Literal["auto"]:
+    def _drafter_named(self, name: str) -> str:
         """What `name` means here. Raises InvalidInput for an order that cannot be obeyed."""
         off = self._speculation_off()
-        if name == "none" or (off and name == "auto"):
-            return "none"
+        if name == table.NONE or (off and name == table.AUTO):
+            return table.NONE
         if off:
             raise InvalidInput(f"--drafter {name} cannot be used: {off}", "Leave it out, or use --no-draft")
-        if name == "model" and self._drafter is None:
+        if name != table.AUTO and name not in self._drafters:
             raise InvalidInput(
-                "--drafter model needs a draft model", "Add --draft FILE, or use --drafter lookup"
+                f"--drafter {name} needs a draft {'model' if name == 'model' else 'file of its kind'}",
+                f"Add --draft FILE, or use --drafter {next(iter(self._drafters), table.NONE)}",
             )
-        return "model" if name == "model" else "lookup" if name == "lookup" else "auto"
+        return name
 
-    def _usable_drafters(self, speculation: SpeculationSettings) -> Drafters:
+    def _usable_drafters(self, speculation: SpeculationSettings) -> list[Drafter]:
         """Only those that may be used are kept up to date: a prefill of an unused draft model is time
         lost."""
-        if speculation.drafter == "none" or speculation.length == 0 or self._speculation_off():
-            return Drafters()
-        return Drafters(
-            self._drafter if speculation.drafter != "lookup" else None,
-            self._lookup if speculation.drafter != "model" else None,
-        )
+        if speculation.drafter == table.NONE or speculation.length == 0 or self._speculation_off():
+            return []
+        chosen = speculation.drafter
+        return [drafter for name, drafter in self._drafters.items() if chosen in (table.AUTO, name)]
 
     def _speculation_off(self) -> str:
         return "this model's memory cannot be rewound" if self._target.max_rewind == 0 else ""
@@ -339,31 +376,50 @@ class Engine:
         """Swap conversations: keep the one in the caches, put back the one that `prompt` continues."""
         if self._target.max_rewind is not None:
             return  # such a memory can hardly go back to where the two part
-        shared = common_length(self._held, prompt)
+        shared = common_length(self._target.tokens, prompt)
         found = self._prefixes.find(prompt, shared)
-        if len(self._held) - shared >= WORTH_TOKENS:
+        if self._target.length - shared >= WORTH_TOKENS:
             with contextlib.suppress(EngineError):  # then it will have to be read again
-                self._prefixes.keep(self._snapshot())
+                self._keep_conversation()
         if found is not None:
             self._put_back(found)
 
-    def _snapshot(self) -> Kept:
-        tokens, target = tuple(self._held), self._target.save()
-        if self._drafter is None or self._draft_context is None:
-            return Kept(tokens, target)
-        return Kept(tokens, target, self._drafter.held(), self._draft_context.save())
+    def _keep_conversation(self) -> None:
+        drafters = self._drafters.values()
+        size = self._target.state_size() + sum(drafter.saved_bytes() for drafter in drafters)
+        if self._prefixes.has_room(size):
+            saved = {drafter.name: drafter.save() for drafter in drafters}
+            self._prefixes.keep(Kept(tuple(self._target.tokens), self._target.save(), saved, size))
 
     def _put_back(self, kept: Kept) -> None:
-        self._held = list(kept.tokens) if self._target.restore(kept.target, len(kept.tokens)) else []
-        if self._drafter is not None and self._draft_context is not None and kept.draft is not None:
-            done = self._draft_context.restore(kept.draft, len(kept.draft_tokens))
-            self._drafter.holds(kept.draft_tokens if done else ())
+        self._target.restore(kept.target, kept.tokens)
+        for drafter in self._drafters.values():
+            saved = kept.drafters.get(drafter.name)
+            if saved is not None:
+                drafter.restore(saved)
 
     def _forget(self) -> None:
         self._target.rewind(0)
-        self._held = []
-        if self._draft_context is not None and self._drafter is not None:
-            self._drafter.forget()
+        for drafter in self._drafters.values():
+            drafter.forget()
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """What the last answer was made of."""
+
+    tokens: Sequence[int]
+    """Prompt and answer."""
+    prompt: int
+    """Tokens of the prompt."""
+
+    def goes_on_with(self, prompt: Sequence[int]) -> bool:
+        """Whether `prompt` is of the same conversation: it holds the whole last prompt, or half of the last text."""
+        shared = common_length(self.tokens, prompt)
+        return shared > 0 and (shared >= self.prompt - 1 or 2 * shared >= len(self.tokens))
+
+
+_NO_TEXT = _Text((), 0)
 
 
 def _facts(weights: Weights) -> ModelFacts:

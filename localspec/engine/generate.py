@@ -1,8 +1,11 @@
-"""The loop: propose, verify, keep, rewind, observe. One `Generation` is one answer.
+"""The loop: forecast, propose, verify, keep, follow, learn. One `Generation` is one answer.
 
-Positions: the sequence has N tokens, the target holds N - 1 of them (`last` is not decoded yet). A round
-decodes [last, d1 .. dn] in one pass, keeps what the target agrees with and one token of the target's own,
-and rewinds both models to that. Start reading at `Generation.run`.
+Positions: the sequence has N tokens, the target holds N - 1 of them (`last` is not decoded yet). A round decodes
+`last` and a draft in one pass, keeps what the target agrees with and one token of the target's own, and takes the
+rest back.
+
+A round is two halves around that pass: `ask` says what the target should read next, `take` makes an event of what it
+said. `engine.drive` carries one generation's questions to its target. Start reading at `Generation.ask`.
 """
 
 from __future__ import annotations
@@ -10,23 +13,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from localspec.engine.control.controller import Controller, Plan, Situation
-from localspec.engine.control.costs import Costs
-from localspec.engine.drafters.lookup import LookupDrafter
-from localspec.engine.drafters.model import ModelDrafter, common_length
+from localspec.engine.control.controller import Controller, Plan
 from localspec.engine.grammar.masking import Grammar, mask, needed
 from localspec.engine.metrics import StatsBuilder
-from localspec.engine.model import Model, TextVocabulary
+from localspec.engine.model import Model, TextVocabulary, common_length
 from localspec.engine.noise import new_chance
 from localspec.engine.records import (
+    NO_DRAFT,
     Draft,
     Event,
     Finished,
     FinishReason,
+    Pass,
     PrefillProgress,
     Provenance,
     Round,
@@ -37,16 +37,17 @@ from localspec.engine.sampling import Distribution, Sampler
 from localspec.engine.settings import SamplerSettings
 from localspec.engine.stream import TextStream
 from localspec.engine.verify import Verification, verify
-from localspec.ground.errors import Cancelled, EngineError, InvalidInput
+from localspec.ground.errors import ContextFull, EngineError, InvalidInput
+
+if TYPE_CHECKING:
+    from localspec.engine.control.costs import Costs
+    from localspec.engine.drafters.protocol import Drafter, Forecast
 
 _PREFILL_STEP = 512
-"""Prompt tokens between two progress events."""
+"""Prompt tokens between two progress events: libllama's own slice (`llama.context`)."""
 
-_ROWS_WORTH_TIMING = 16
-"""Prompt rows of the draft model that say something about the cost of catching up."""
-
-_OFFER = 16
-"""Guesses asked of prompt lookup before the controller decides."""
+Judge = Callable[[Draft, Pass, int], Verification]
+"""judge(draft, seen, position): what the target makes of a draft whose first guess would stand at `position`."""
 
 
 @dataclass(slots=True)
@@ -58,208 +59,320 @@ class Limits:
     stop: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class Drafters:
-    """The ways to guess that this engine has; None where it has not."""
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What the target should read next."""
 
-    model: ModelDrafter | None = None
-    lookup: LookupDrafter | None = None
-
-    def each(self) -> list[ModelDrafter | LookupDrafter]:
-        """Those that there are."""
-        return [drafter for drafter in (self.model, self.lookup) if drafter is not None]
+    tokens: Sequence[int]
+    """A slice of the prompt, to be read without logits; or `last` alone."""
+    draft: Draft | None
+    """Guesses after `last`, perhaps none, to be read in the same pass and answered by logits; None = a slice."""
 
 
 class Generation:
     """One answer being made.
 
-    `held` are the tokens in the target's cache before it, `prompt` the tokens to answer. Afterwards, also
-    after an exception, `held()` says what the cache holds. `ends`: the target's end tokens, needed when
-    `limits.min_tokens` is set.
+    The target may hold any tokens before it: what it shares with `prompt` is not read again. Afterwards, also after
+    an exception, the target itself says what it holds. `ends`: the target's end tokens, needed when
+    `limits.min_tokens` is set and by drafters that stop there. `related`: the prompt goes on with the text that the
+    drafters and the controller saw last.
+
+    `clock` gives seconds; `judge` stands in for verification where there are no logits (`benchmarks/simulator`).
     """
 
     def __init__(
         self,
         target: Model,
         vocabulary: TextVocabulary,
-        drafters: Drafters,
+        drafters: Sequence[Drafter],
         controller: Controller,
         sampler: SamplerSettings,
         limits: Limits,
         prompt: Sequence[int],
-        held: Sequence[int] = (),
+        *,
+        related: bool = False,
         suppressed: Sequence[int] = (),
         ends: frozenset[int] = frozenset(),
         costs: Costs | None = None,
         grammar: Grammar | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        judge: Judge | None = None,
     ) -> None:
         """With a `grammar` there must be no drafters.
 
-        Raises InvalidInput for a prompt that is empty or longer than the context.
+        Raises InvalidInput for an empty prompt, ContextFull for one longer than the context.
         """
         if not prompt:
             raise InvalidInput("the prompt is empty", "Give at least one character")
         if len(prompt) > target.capacity:
-            raise InvalidInput(
-                f"the prompt has {len(prompt)} tokens, the context {target.capacity}", "Use a larger --ctx"
-            )
+            raise ContextFull(len(prompt), target.capacity)
         self._target = target
         self._vocabulary = vocabulary
-        self._drafters = drafters
+        self._drafters = list(drafters)
         self._controller = controller
         self._limits = limits
         self._ends = ends
+        self._related = related
         self._costs = costs
-        self._plain_seconds = 0.0  # what plain decoding would have needed for the tokens so far
+        self._clock = clock
+        self._judge = judge or self._verify
         self._suppressed = suppressed
         self._settings = sampler
         self._sampler = Sampler(sampler, banned=suppressed)
         self._grammar = grammar
         self._chance = new_chance(sampler)
-        self._past_changes: list[StateChange] = []  # of controllers that were replaced
-        self._changes: list[tuple[Controller | None, Drafters | None, SamplerSettings | None]] = []
+        self._past_changes: list[StateChange] = []  # of controllers that were replaced, and of drafters that failed
+        self._changes: list[tuple[Controller | None, Sequence[Drafter] | None, SamplerSettings | None]] = []
         self._stream = TextStream(vocabulary.token_bytes, limits.stop)
         self._tokens = list(prompt)
         self._prompt_length = len(prompt)
-        self._held_before = held
-        common = min(common_length(held, prompt[:-1]), target.length)
-        self._reused = common if target.can_rewind(common) else 0
-        self._stats = StatsBuilder(len(prompt), self._reused)
+        self._in_prompt = True
+        self._read = target.rewinds_to(common_length(target.tokens, prompt[:-1]))  # prompt tokens that are held
+        self._stats = StatsBuilder(len(prompt), self._read)
+        self._plain_seconds = 0.0  # what plain decoding would have needed for the tokens so far
         self._reason: FinishReason | None = None
+        self._trouble = ""  # of a drafter that failed
         self._rounds = 0
         self._start = 0.0
+        # The round at hand.
+        self._plan = _FIRST_TOKEN
+        self._draft = NO_DRAFT
+        self._verifiable = NO_DRAFT
+        self._round_start = 0.0
 
-    def run(self) -> Iterator[Event]:
-        """Every event of the answer; the last is `Finished`, also when it was cancelled."""
-        self._start = time.perf_counter()
-        try:
-            if self._limits.max_tokens == 0:
-                self._reason = "length"
-            else:
-                yield from self._prefill()
-            while self._reason is None:
-                yield self._round()
-        except Cancelled:
-            self._reason = "cancelled"
-        yield self._finish()
+    # --- what a driver calls ------------------------------------------------------------------------
+
+    def begin(self) -> Iterator[Event]:
+        """Once, before the first `ask`."""
+        self._start = self._clock()
+        if self._limits.max_tokens == 0:
+            self._reason = "length"
+            return
+        self._read = self._target.rewind(self._read)
+        self._controller.begin(self._related)
+        for drafter in self._drafters:
+            drafter.begin(self._tokens, self._settings, self._ends, self._related)
+        if self._read < len(self._tokens) - 1:
+            yield self._progress()
+
+    def ask(self) -> Ask | None:
+        """The first half of a round: what the target should read next; None = the answer is at its end."""
+        if self._reason is not None:
+            return None
+        if not self._in_prompt:
+            return self._ask_round()
+        end = len(self._tokens) - 1
+        if self._read < end:
+            return Ask(self._tokens[self._read : min(self._read + _PREFILL_STEP, end)], None)
+        self._target.checkpoint()
+        self._pay_debts()
+        self._round_start = self._clock()
+        return Ask(self._tokens[-1:], NO_DRAFT)
+
+    def take(self, seen: Pass) -> tuple[Event, ...]:
+        """The second half: what comes of the pass that was asked for. `seen` need not hold this sequence alone."""
+        if not self._in_prompt:
+            return (self._settle(seen),)
+        if self._read < len(self._tokens) - 1:
+            self._read = self._target.length
+            for drafter in self._drafters:
+                drafter.follow(self._tokens[: self._read + 1], seen, ())
+            return (self._progress(),)
+        self._in_prompt = False
+        total = self._prompt_length - self._stats.reused_tokens
+        settled = self._settle(seen)
+        return PrefillProgress(total, total), settled
+
+    def cancel(self) -> None:
+        """End where the answer stands; the pass that was asked for need not have come to its end."""
+        self._reason = "cancelled"
 
     def change(
-        self, controller: Controller | None, drafters: Drafters | None, sampler: SamplerSettings | None
+        self,
+        controller: Controller | None,
+        drafters: Sequence[Drafter] | None,
+        sampler: SamplerSettings | None,
     ) -> None:
         """Use these from the next round on; may be called from another thread."""
+        if self._grammar is not None:
+            controller = drafters = None  # drafts cannot be checked against a grammar
         self._changes.append((controller, drafters, sampler))
 
-    def held(self) -> list[int]:
-        """The tokens in the target's cache now."""
-        return self._tokens[: self._target.length]
+    @property
+    def tokens(self) -> Sequence[int]:
+        """Prompt and answer so far."""
+        return self._tokens
 
-    # --- stages -------------------------------------------------------------------------------------
-
-    def _prefill(self) -> Iterator[Event]:
-        """Read the prompt on every model; its last row gives the first token, without a draft."""
-        self._target.rewind(self._reused)
-        fresh = self._tokens[self._reused :]
-        total = len(fresh)
-        for done in range(0, total - 1, _PREFILL_STEP):
-            yield PrefillProgress(done, total)
-            self._target.extend(fresh[done : min(done + _PREFILL_STEP, total - 1)], 0)
-        self._prepare_drafters()
-        before = time.perf_counter()
-        logits = self._target.extend(fresh[-1:], 1)
-        verified = time.perf_counter()
-        yield PrefillProgress(total, total)
-        verification = verify(_NO_DRAFT, self._rows(logits, _NO_DRAFT), self._chance, len(self._tokens))
-        self._stats.ttft_seconds = time.perf_counter() - self._start
-        plan = Plan("none", 0, "first token")
-        yield self._settle(
-            plan, _NO_DRAFT, verification, _Clock(before, before, verified, time.perf_counter())
+    def finish(self) -> Finished:
+        """Once, when `ask` gave None or after `cancel`."""
+        if self._target.length > len(self._tokens):
+            self._target.rewind(len(self._tokens) - 1)  # cancelled in the middle of a pass
+        tail = self._stream.finish()
+        assert self._reason is not None
+        ended_off = bool(self._trouble) and not self._drafters
+        stats = self._stats.build(
+            self._clock() - self._start,
+            self._plain_token_seconds(),
+            "off" if ended_off else self._controller.state,
+            self._trouble or self._controller.reason,
+            (*self._past_changes, *self._controller.changes),
         )
+        answer = tuple(self._tokens[self._prompt_length :])
+        return Finished(self._reason, self._stream.text, answer, stats, tail)
 
-    def _prepare_drafters(self) -> None:
-        """Drafters read the prompt; the draft model only where its guesses are expected to earn that back."""
-        self._controller.begin(related=2 * self._reused >= len(self._held_before))
-        for drafter in self._drafters.each():
-            if isinstance(drafter, ModelDrafter):
-                self._prepare_model(drafter)
-            else:
-                drafter.prepare(self._tokens)
+    # --- the first half -----------------------------------------------------------------------------
 
-    def _prepare_model(self, drafter: ModelDrafter) -> None:
-        drafter.drop_unshared(self._tokens)
-        rows, position = drafter.missing(self._tokens) - 1, len(self._tokens)
-        if not self._controller.wants_model(rows, position):
-            return
-        start = time.perf_counter()
-        drafter.prepare(self._tokens)
-        if self._costs is not None and rows >= _ROWS_WORTH_TIMING:
-            self._costs.observe_catch_up(rows, position, time.perf_counter() - start)
+    def _progress(self) -> PrefillProgress:
+        reused = self._stats.reused_tokens
+        return PrefillProgress(self._read - reused, self._prompt_length - reused)
 
-    def _round(self) -> RoundFinished:
-        start = time.perf_counter()
+    def _pay_debts(self) -> None:
+        """Drafters read the prompt where their guesses are expected to earn that back."""
+        for name, (drafter, forecast) in self._forecasts(self._budget()).items():
+            if forecast.debt and self._controller.pays_debt(name, forecast, len(self._tokens)):
+                drafter.catch_up()
+
+    def _ask_round(self) -> Ask:
+        self._round_start = self._clock()
         if self._changes:
             self._apply_changes()
-        plan, draft = self._draft()
-        drafted = time.perf_counter()
-        logits = self._target.extend([self._tokens[-1], *draft.ids], 1 + len(draft.ids))
-        verified = time.perf_counter()
-        verification = verify(draft, self._rows(logits, draft), self._chance, len(self._tokens))
-        return self._settle(plan, draft, verification, _Clock(start, drafted, verified, time.perf_counter()))
-
-    def _draft(self) -> tuple[Plan, Draft]:
-        """Ask the controller, then the drafter it named. Ids that the target does not have end a draft."""
         budget = self._budget()
-        situation = self._situation(budget)
-        plan = self._controller.plan(situation)
-        length = min(plan.length, budget)
-        drafter = {"model": self._drafters.model, "lookup": self._drafters.lookup}.get(plan.drafter)
-        if drafter is None or length <= 0:
-            return plan, _NO_DRAFT
-        draft = drafter.propose(self._tokens, length, self._controller.go_on, self._chance)
-        return plan, _only_known(draft, self._target.n_vocab)
+        forecasts = self._forecasts(budget)
+        plan = self._plan = self._controller.plan(
+            len(self._tokens), budget, {name: forecast for name, (_, forecast) in forecasts.items()}
+        )
+        draft = NO_DRAFT
+        if plan.length > 0:
+            limit = min(plan.length, budget)
+            drafter = forecasts[plan.drafter][0]
+            draft = drafter.propose(limit, self._controller.worth, self._chance, plan.is_probe)
+            if drafter.trouble:
+                self._drop(drafter)
+        self._draft = draft
+        self._verifiable = _only_known(draft, self._target.n_vocab)
+        return Ask(self._tokens[-1:], self._verifiable)
 
-    def _settle(self, plan: Plan, draft: Draft, verification: Verification, clock: _Clock) -> RoundFinished:
-        """Keep what was verified up to the first end in it, rewind every cache to that, and report."""
+    def _forecasts(self, budget: int) -> dict[str, tuple[Drafter, Forecast]]:
+        """Of those that can guess now, by name."""
+        if budget <= 0:
+            return {}
+        asked = ((drafter, drafter.forecast(budget)) for drafter in self._drafters)
+        return {drafter.name: (drafter, forecast) for drafter, forecast in asked if forecast is not None}
+
+    def _drop(self, drafter: Drafter) -> None:
+        """It cannot guess any more: the answer goes on without it."""
+        self._drafters.remove(drafter)
+        self._trouble = f"off: {drafter.trouble}"
+        self._past_changes.append(StateChange(len(self._tokens), "off", self._trouble))
+
+    def _budget(self) -> int:
+        """Most guesses of a round: the buffers, the context's end and the token limit all bound it."""
+        bounds = [self._target.max_rows - 1, self._target.capacity - len(self._tokens) - 1]
+        if self._limits.max_tokens is not None:
+            bounds.append(self._limits.max_tokens - self._emitted() - 1)
+        if self._target.max_rewind is not None:
+            bounds.append(self._target.max_rewind)
+        return max(0, min(bounds))
+
+    def _apply_changes(self) -> None:
+        while self._changes:
+            controller, drafters, sampler = self._changes.pop(0)
+            if controller is not None and controller is not self._controller:
+                self._past_changes += self._controller.changes
+                controller.begin(related=True)
+                self._controller = controller
+            fresh = [d for d in drafters if d not in self._drafters] if drafters is not None else []
+            if drafters is not None:
+                self._drafters = list(drafters)
+            if sampler is not None:
+                self._sampler = Sampler(sampler, banned=self._suppressed)
+                if (sampler.coupled, sampler.seed) != (self._settings.coupled, self._settings.seed):
+                    self._chance = new_chance(sampler)
+                self._settings = sampler
+                fresh = self._drafters
+            for drafter in fresh:
+                drafter.begin(self._tokens, self._settings, self._ends, True)
+
+    # --- the second half ----------------------------------------------------------------------------
+
+    def _verify(self, draft: Draft, seen: Pass, position: int) -> Verification:
+        return verify(draft, self._rows(draft, seen), self._chance, position)
+
+    def _rows(self, draft: Draft, seen: Pass) -> Callable[[int], Distribution]:
+        """The target's distribution after a node of the draft, -1 = before it; made only when asked for."""
+        history = self._tokens if self._sampler.uses_history else []
+        emitted = len(self._tokens) - self._prompt_length
+
+        def row(node: int) -> Distribution:
+            logits = seen.logits[node + 1]
+            if self._grammar is not None:
+                mask(logits, self._grammar, needed(self._settings, self._suppressed))
+            path = draft.path_to(node) if node >= 0 and (history or self._limits.min_tokens) else ()
+            so_far = [*history, *(draft.ids[at] for at in path)] if path and history else history
+            early = emitted + len(path) < self._limits.min_tokens
+            return self._sampler.distribution(logits, so_far, tuple(self._ends) if early else ())
+
+        return row
+
+    def _settle(self, seen: Pass) -> RoundFinished:
+        """Keep what was verified up to the first end in it, take the rest back everywhere, and report."""
+        draft, verifiable = self._draft, self._verifiable
         position = len(self._tokens)
-        emitted, provenance = self._keep(draft, verification)
-        before_rewind = time.perf_counter()
-        self._target.rewind(len(self._tokens) - 1)
-        for drafter in self._drafters.each():
-            drafter.keep(self._tokens)
-        end = time.perf_counter()
-        self._check_positions()
-        host = clock.drafted - clock.start - draft.draft_seconds - draft.sample_seconds
-        finished = Round(
+        before_verification = self._clock()
+        verification = self._judge(verifiable, seen, position)
+        sampled = self._clock()
+        if self._stats.ttft_seconds is None:
+            self._stats.ttft_seconds = sampled - self._start
+        emitted, provenance = self._emit(verifiable, verification)
+        path = verification.path[: len(emitted) - 1]
+        before_rewind = self._clock()
+        self._target.keep(path)
+        for drafter in self._drafters:
+            drafter.follow(self._tokens, seen, path)
+        end = self._clock()
+        if self._target.length != len(self._tokens) - 1:
+            # A cache that is off by one gives wrong text and no error.
+            raise EngineError(f"the target holds {self._target.length} tokens of {len(self._tokens)}: this is a bug")
+        spent = draft.spent
+        sample_seconds = sampled - before_verification + spent.sample_seconds
+        rewind_seconds = end - before_rewind
+        known = spent.draft_seconds + sample_seconds + rewind_seconds + seen.seconds
+        round_ = Round(
             index=self._rounds,
             position=position,
-            drafter=draft.drafter,
+            drafter=draft.drafter if draft.ids else "none",
             drafted=draft.ids,
             confidences=draft.confidences,
-            verified=len(draft.ids),
+            verified=verifiable.guesses,
             accepted=verification.accepted,
             emitted=emitted,
             provenance=provenance,
-            reason=plan.reason,
-            catch_up_rows=draft.catch_up_rows,
-            draft_seconds=draft.draft_seconds,
-            verify_seconds=clock.verified - clock.drafted,
-            sample_seconds=clock.sampled - clock.verified + draft.sample_seconds,
-            rewind_seconds=end - before_rewind,
-            other_seconds=host + before_rewind - clock.sampled,
+            reason=self._plan.reason,
+            catch_up_rows=spent.catch_up_rows,
+            parents=None if draft.is_chain else draft.parents,
+            draft_seconds=spent.draft_seconds,
+            verify_seconds=seen.seconds,
+            sample_seconds=sample_seconds,
+            rewind_seconds=rewind_seconds,
+            other_seconds=max(0.0, end - self._round_start - known),
         )
-        self._rounds += 1
-        if self._costs is not None and self._costs.known:
-            self._plain_seconds += self._costs.plain_seconds(range(position, len(self._tokens)))
-        self._stats.add(finished, draft.out_of_vocabulary)
-        self._controller.observe(finished)
+        self._learn(round_, spent.foreign + len(draft.ids) - len(verifiable.ids))
         return RoundFinished(
-            finished, self._stream.release(), self._texts(draft.ids), self._plain_token_seconds()
+            round_, self._stream.release(), self._texts(draft.ids), self._plain_token_seconds()
         )
 
-    def _keep(
-        self, draft: Draft, verification: Verification
-    ) -> tuple[tuple[int, ...], tuple[Provenance, ...]]:
+    def _learn(self, round_: Round, foreign: int) -> None:
+        self._rounds += 1
+        if self._costs is not None and self._costs.known:
+            self._plain_seconds += self._costs.plain_seconds(range(round_.position, len(self._tokens)))
+        self._stats.add(round_, foreign)
+        self._controller.observe(round_)
+        for drafter in self._drafters:
+            drafter.learn(round_)
+
+    def _emit(self, draft: Draft, verification: Verification) -> tuple[tuple[int, ...], tuple[Provenance, ...]]:
         """Append the block token by token; a stop, a limit or the context's end cuts it there."""
-        block = [(guess, Provenance.ACCEPTED) for guess in draft.ids[: verification.accepted]]
+        block = [(draft.ids[node], Provenance.ACCEPTED) for node in verification.path]
         block.append((verification.token, verification.provenance))
         kept = 0
         for token, provenance in block:
@@ -283,55 +396,14 @@ class Generation:
             return "length"
         return "length" if len(self._tokens) >= self._target.capacity else None
 
-    def _finish(self) -> Finished:
-        if self._target.length > len(self._tokens):
-            self._target.rewind(len(self._tokens) - 1)  # cancelled in the middle of a verify pass
-        wall = time.perf_counter() - self._start
-        tail = self._stream.finish()
-        assert self._reason is not None
-        stats = self._stats.build(
-            wall,
-            self._plain_token_seconds(),
-            self._controller.state,
-            self._controller.reason,
-            (*self._past_changes, *self._controller.changes),
-        )
-        return Finished(
-            self._reason, self._stream.text, tuple(self._tokens[self._prompt_length :]), stats, tail
-        )
-
-    def _apply_changes(self) -> None:
-        while self._changes:
-            controller, drafters, sampler = self._changes.pop(0)
-            if controller is not None:
-                self._past_changes += self._controller.changes
-                self._controller = controller
-            if drafters is not None:
-                self._use(drafters)
-            if sampler is not None:
-                self._sampler = Sampler(sampler, banned=self._suppressed)
-                if (sampler.coupled, sampler.seed) != (self._settings.coupled, self._settings.seed):
-                    self._chance = new_chance(sampler)
-                self._settings = sampler
-                if self._drafters.model is not None:
-                    self._drafters.model.configure(sampler, self._ends)
-
-    def _use(self, drafters: Drafters) -> None:
-        """Guess with these from now on; those that were left out so far catch up with the text."""
-        known = self._drafters.each()
-        for drafter in drafters.each():
-            if drafter in known:
-                continue
-            if isinstance(drafter, ModelDrafter):
-                drafter.drop_unshared(self._tokens)
-            else:
-                drafter.prepare(self._tokens)
-        self._drafters = drafters
-
     # --- helpers ------------------------------------------------------------------------------------
 
     def _texts(self, ids: Sequence[int]) -> tuple[str, ...]:
-        return tuple(self._vocabulary.token_bytes(token).decode("utf-8", "replace") for token in ids)
+        known = self._target.n_vocab
+        return tuple(
+            self._vocabulary.token_bytes(token).decode("utf-8", "replace") if 0 <= token < known else ""
+            for token in ids
+        )
 
     def _plain_token_seconds(self) -> float | None:
         """Mean time that a plain token would have needed at this answer's positions."""
@@ -340,74 +412,20 @@ class Generation:
     def _emitted(self) -> int:
         return len(self._tokens) - self._prompt_length
 
-    def _budget(self) -> int:
-        """Most guesses of a round: the buffers, the context's end and the token limit all bound it."""
-        bounds = [self._target.max_rows - 1, self._target.capacity - len(self._tokens) - 1]
-        if self._limits.max_tokens is not None:
-            bounds.append(self._limits.max_tokens - self._emitted() - 1)
-        if self._target.max_rewind is not None:
-            bounds.append(self._target.max_rewind)
-        return max(0, min(bounds))
 
-    def _situation(self, budget: int) -> Situation:
-        model, lookup = self._drafters.model, self._drafters.lookup
-        match = lookup.offer(min(budget, _OFFER)) if lookup is not None and budget else None
-        return Situation(
-            position=len(self._tokens),
-            budget=budget,
-            catch_up_rows=model.missing(self._tokens) if model is not None else 0,
-            has_model=model is not None and model.room(self._tokens) > 0,
-            lookup_ids=match.ids if match is not None else (),
-            lookup_match=match.length if match is not None else 0,
-        )
-
-    def _rows(self, logits: NDArray[np.float32], draft: Draft) -> Callable[[int], Distribution]:
-        """The target's distribution after the first i guesses, made only when asked for."""
-        history = self._tokens if self._sampler.uses_history else []
-
-        def row(index: int) -> Distribution:
-            if self._grammar is not None:
-                mask(logits[index], self._grammar, needed(self._settings, self._suppressed))
-            so_far = [*history, *draft.ids[:index]] if index and history else history
-            early = self._emitted() + index < self._limits.min_tokens
-            return self._sampler.distribution(logits[index], so_far, tuple(self._ends) if early else ())
-
-        return row
-
-    def _check_positions(self) -> None:
-        """A cache that is off by one gives wrong text or a useless draft, and no error: so ask after every
-        round."""
-        if self._target.length != len(self._tokens) - 1:
-            raise EngineError(
-                f"the target holds {self._target.length} tokens of {len(self._tokens)}: this is a bug"
-            )
-        model = self._drafters.model
-        if model is not None and model.missing(self._tokens) < 1:
-            raise EngineError(
-                f"the draft model is {-model.missing(self._tokens)} tokens ahead: this is a bug"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class _Clock:
-    """Times of one round, in seconds of the performance counter."""
-
-    start: float
-    drafted: float
-    verified: float
-    sampled: float
-
-
-_NO_DRAFT = Draft((), "none", ())
+_FIRST_TOKEN = Plan("none", 0, "first token")
 
 
 def _only_known(draft: Draft, n_vocab: int) -> Draft:
     """`draft` up to its first id that the target does not have."""
     for index, guess in enumerate(draft.ids):
         if not 0 <= guess < n_vocab:
-            rows = None if draft.rows is None else draft.rows[:index]
             return Draft(
-                draft.ids[:index], draft.drafter, draft.confidences[:index], rows, draft.draft_seconds,
-                draft.catch_up_rows, draft.sample_seconds, draft.out_of_vocabulary + 1,
-            )  # fmt: skip
+                draft.drafter,
+                draft.ids[:index],
+                draft.parents[:index],
+                None if draft.q is None else draft.q[:index],
+                draft.confidences[:index],
+                draft.judged if draft.judged < 0 else min(draft.judged, index),
+            )
     return draft

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.engine.drafters.model import ModelDrafter
+from localspec.engine.drafters.protocol import Drafter
 from localspec.engine.model import Model
 from localspec.engine.noise import Rejection, new_chance
 from localspec.engine.records import Draft
@@ -50,6 +50,8 @@ class Propose:
     tokens: tuple[int, ...]
     length: int
     sampler: SamplerSettings
+    drafter: str = "model"
+    """Its name in `drafters.table`."""
     round_before: int = 0
     """First make a draft after so many of the tokens, and drop it, as a round before would; 0 = do not."""
 
@@ -78,7 +80,9 @@ def passes(model: Model, question: Passes) -> NDArray[np.float32]:
         if question.detour and place == len(question.chunks) - 1:
             kept = model.length
             model.extend(question.detour, 0)
-            model.rewind(kept)
+            left = model.rewind(kept)
+            if left < kept:  # this memory cannot go back over a whole pass
+                model.extend([token for part in question.chunks[:place] for token in part][left:], 0)
         wanted = max(0, min(len(chunk), left - (total - done - len(chunk))))
         logits = model.extend(chunk, wanted)
         if wanted:
@@ -90,16 +94,22 @@ def passes(model: Model, question: Passes) -> NDArray[np.float32]:
     return np.concatenate(rows)
 
 
-def propose(drafter: ModelDrafter, question: Propose, ends: Iterable[int]) -> Draft:
+def propose(drafter: Drafter, question: Propose, ends: Iterable[int]) -> Draft:
     """What the drafter says after these tokens, its cache empty before."""
     drafter.forget()
-    drafter.configure(question.sampler, frozenset(ends))
     tokens = list(question.tokens)
     earlier = tokens[: question.round_before or len(tokens)]
-    drafter.prepare(earlier)
+    drafter.begin(earlier, question.sampler, frozenset(ends), False)
+    drafter.catch_up()
     if len(earlier) < len(tokens):
-        drafter.propose(earlier, question.length, lambda confidences: True, Rejection(0))
-        drafter.keep(tokens)
-    draft = drafter.propose(tokens, question.length, lambda confidences: True, new_chance(question.sampler))
+        drafter.forecast(question.length)
+        drafter.propose(question.length, _always, Rejection(0), False)
+        drafter.follow(tokens, None, ())
+    drafter.forecast(question.length)
+    draft = drafter.propose(question.length, _always, new_chance(question.sampler), False)
     drafter.forget()
     return draft
+
+
+def _always(chance: float, made: int) -> bool:
+    return True

@@ -32,12 +32,17 @@ class StatsBuilder:
         self._provenance.update(round.provenance)
         self._by_drafter[round.drafter] += 1
         self._lengths[round.verified] += 1
-        for position in range(round.verified):
+        for position in range(round.depth):
             self._reached[position] += 1
             self._kept[position] += position < round.accepted
         if round.index > 0:
             for part in _PARTS:
                 self._seconds[part] += getattr(round, part)
+
+    @property
+    def reused_tokens(self) -> int:
+        """Prompt tokens that were held already."""
+        return self._reused_tokens
 
     @property
     def emitted(self) -> int:

@@ -11,15 +11,19 @@ from numpy.typing import NDArray
 
 
 class Model(Protocol):
-    """A sequence in one model: tokens in, rows of logits out, and back."""
+    """A sequence in one model: tokens in, rows of logits out, and back. It alone knows which tokens it holds."""
 
     @property
     def n_vocab(self) -> int:
         """Columns of each logits row."""
 
     @property
+    def tokens(self) -> Sequence[int]:
+        """The tokens held, at positions 0 .. length - 1; not to be changed by the caller."""
+
+    @property
     def length(self) -> int:
-        """Tokens held, at positions 0 .. length - 1."""
+        """Their number."""
 
     @property
     def capacity(self) -> int:
@@ -37,11 +41,35 @@ class Model(Protocol):
         """Decode `tokens` at the end; logits of the last `rows`, shape (rows, n_vocab), valid until the
         next call."""
 
-    def rewind(self, length: int) -> None:
-        """Forget every token at position `length` and later."""
+    def score(
+        self, last: int, ids: Sequence[int], parents: Sequence[int] | None = None
+    ) -> NDArray[np.float32]:
+        """Decode `last` and a tree of guesses in one pass; shape (1 + guesses, n_vocab), row i + 1 after guess i.
 
-    def can_rewind(self, length: int) -> bool:
-        """Whether `rewind(length)` would work now."""
+        `parents` as in `Draft`, None = a chain. `keep` must follow.
+        """
+
+    def keep(self, path: Sequence[int]) -> None:
+        """Of the last `score` hold `last` and these guesses, one after the other; all others go."""
+
+    def rewind(self, length: int) -> int:
+        """Go back to `length` tokens, or as near below as this memory can; returns what is held now."""
+
+    def rewinds_to(self, length: int) -> int:
+        """What `rewind(length)` would leave."""
+
+    def checkpoint(self) -> None:
+        """Remember this length as one to go back to, where the memory cannot go back anywhere."""
+
+
+    def state_size(self) -> int:
+        """Bytes that `save` would take now."""
+
+    def save(self) -> NDArray[np.uint8]:
+        """A copy of the cache, for `restore`."""
+
+    def restore(self, state: NDArray[np.uint8], tokens: Sequence[int]) -> bool:
+        """Put a saved cache of these tokens in place of this one; False when it is empty instead."""
 
 
 class TextVocabulary(Protocol):
@@ -56,3 +84,11 @@ class TextVocabulary(Protocol):
 
     def is_end(self, token: int) -> bool:
         """Whether `token` ends an answer."""
+
+
+def common_length(held: Sequence[int], tokens: Sequence[int]) -> int:
+    """How many leading tokens the two share."""
+    for index, (ours, theirs) in enumerate(zip(held, tokens, strict=False)):
+        if ours != theirs:
+            return index
+    return min(len(held), len(tokens))

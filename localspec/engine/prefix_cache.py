@@ -5,13 +5,13 @@ Reading a prompt of a thousand tokens again takes seconds to minutes; copying it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.engine.drafters.model import common_length
+from localspec.engine.model import common_length
 
 WORTH_TOKENS = 64
 """A cache is kept, or put back, when it saves reading so many tokens."""
@@ -27,14 +27,10 @@ class Kept:
     tokens: tuple[int, ...]
     """What the target's cache holds."""
     target: State
-    draft_tokens: tuple[int, ...] = ()
-    draft: State | None = None
-    """None without a draft model."""
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return self.target.nbytes + (self.draft.nbytes if self.draft is not None else 0)
+    drafters: Mapping[str, object]
+    """What each drafter saved, by name."""
+    size: int
+    """Bytes, of all of them."""
 
 
 class PrefixCache:
@@ -48,6 +44,10 @@ class PrefixCache:
     def size(self) -> int:
         """Bytes kept."""
         return sum(kept.size for kept in self._kept)
+
+    def has_room(self, size: int) -> bool:
+        """Whether something of so many bytes would be kept at all: to be asked before it is copied."""
+        return size <= self._limit
 
     def __len__(self) -> int:
         return len(self._kept)

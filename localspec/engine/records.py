@@ -166,6 +166,16 @@ class Round:
     """What is left of the round's wall time."""
 
     @property
+    def depth(self) -> int:
+        """Guesses that stood one after the other: of a chain all that were verified, of a tree its longest path."""
+        if self.parents is None:
+            return self.verified
+        depths: list[int] = []
+        for parent in self.parents[: self.verified]:
+            depths.append(1 if parent < 0 else depths[parent] + 1)
+        return max(depths, default=0)
+
+    @property
     def wall_seconds(self) -> float:
         """The whole round."""
         return (

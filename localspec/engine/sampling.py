@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.engine.settings import SamplerSettings
+from localspec.ground.errors import InvalidInput, LocalspecError, NotFinite
 
 _GROUPS = 128
 """Rows of the reshaped logits in `largest`: maxima over this axis run at memory speed."""
@@ -116,12 +117,18 @@ class Sampler:
         touched, saved = self._adjust(row, history, banned)
         try:
             if self._temperature == 0:
-                return Distribution.certain(int(np.argmax(row)))
-            ids, logits = self._filtered(row)
+                top = int(np.argmax(row))  # the first NaN, where there is one
+                if math.isfinite(row[top]):
+                    return Distribution.certain(top)
+                ids, logits = _NO_IDS, _NO_LOGITS
+            else:
+                ids, logits = self._filtered(row)
         finally:
             if touched is not None:
                 row[touched] = saved
-        return _softmax(ids, logits / self._temperature)
+        if not ids.size or not np.isfinite(logits).all():
+            raise _nothing_to_choose(row)
+        return _softmax(ids, logits, self._temperature)
 
     def _adjust(
         self, row: NDArray[np.float32], history: Sequence[int], banned: Sequence[int]
@@ -172,6 +179,8 @@ class Sampler:
         else:
             ids, total = self._without_top_k(row)
         logits = row[ids].astype(np.float64)
+        if not len(ids) or not math.isfinite(logits[0]):
+            return ids, logits  # the caller says what is wrong
         keep = len(ids)
         if settings.top_p < 1.0:
             weights = np.exp(logits - logits[0])
@@ -188,6 +197,8 @@ class Sampler:
         """Candidates in falling order when top-k is off, and the sum of exp(logit - max) over the whole
         row."""
         top = float(row.max())
+        if not math.isfinite(top):
+            return _NO_IDS, None
         total = (
             float(np.exp(row - np.float32(top)).sum(dtype=np.float64)) if self._settings.top_p < 1.0 else None
         )
@@ -236,9 +247,18 @@ def confidence(row: NDArray[np.float32], token: int) -> float:
     return float(1.0 / np.exp(near - own).sum())
 
 
-def _softmax(ids: NDArray[np.int64], logits: NDArray[np.float64]) -> Distribution:
-    weights = np.exp(logits - logits.max())
+def _softmax(ids: NDArray[np.int64], logits: NDArray[np.float64], temperature: float) -> Distribution:
+    with np.errstate(over="ignore"):  # a tiny temperature leaves nothing but the likeliest
+        weights = np.exp((logits - logits.max()) / temperature)
     return Distribution(ids, weights / weights.sum())
 
 
+def _nothing_to_choose(row: NDArray[np.float32]) -> LocalspecError:
+    """Why a row, shape (n_vocab,), gave no token: it holds no number, or settings forbid all that it allows."""
+    if np.isfinite(row.max()):
+        return InvalidInput("every token is banned here", "Ban fewer: see logit bias and min tokens")
+    return NotFinite("the model computed no finite value", "Its file may be damaged. Type: localspec verify")
+
+
 _NO_IDS = np.empty(0, np.int64)
+_NO_LOGITS = np.empty(0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from localspec.engine.drafters import table
 from localspec.engine.templates.chat_template import Message
 from localspec.ground.errors import InvalidInput
 
@@ -96,6 +97,10 @@ _RANGES = {
 }
 
 
+_LARGEST_BIAS = 1e9
+"""Far beyond any logit, and far from where single precision becomes infinite."""
+
+
 @dataclass(frozen=True, slots=True)
 class SamplerSettings:
     """How a token is chosen from logits. Filters act in llama.cpp's order: penalties, top-k, top-p, min-p,
@@ -145,8 +150,12 @@ class SamplerSettings:
             f"seed {self.seed} is outside 0..2^63",
             "Choose another",
         )
-        _require(all(not math.isnan(bias) and bias < math.inf for _, bias in self.logit_bias),
-                 "a logit bias is not a number", "Give finite biases, or -inf to ban a token")  # fmt: skip
+        for token, bias in self.logit_bias:
+            _require(
+                bias == -math.inf or abs(bias) <= _LARGEST_BIAS,
+                f"the logit bias {bias} of token {token} is outside -{_LARGEST_BIAS:g}..{_LARGEST_BIAS:g}",
+                "Give a number in that range, or -inf to ban the token",
+            )
 
     @property
     def greedy(self) -> bool:
@@ -173,25 +182,22 @@ class SamplerSettings:
 class SpeculationSettings:
     """How guesses are made. A fixed length or a named drafter is an order, never overruled."""
 
-    drafter: str = "auto"
-    """auto, model, lookup or none."""
+    drafter: str = table.AUTO
+    """One of `drafters.table.NAMES`."""
     length: int | None = None
     """Fixed draft length K; None = auto."""
 
     def __post_init__(self) -> None:
         _require(
-            self.drafter in DRAFTERS,
+            self.drafter in table.NAMES,
             f"no drafter named {self.drafter!r}",
-            f"Use one of {', '.join(DRAFTERS)}",
+            f"Use one of {', '.join(table.NAMES)}",
         )
         _require(
             self.length is None or 0 <= self.length <= MAX_DRAFT_LENGTH,
             f"draft length {self.length} is outside 0..{MAX_DRAFT_LENGTH}",
             "Use -k auto or a number in that range",
         )
-
-
-DRAFTERS = ("auto", "model", "lookup", "none")
 
 
 @dataclass(frozen=True, slots=True)

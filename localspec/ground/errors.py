@@ -3,11 +3,13 @@
     LocalspecError            1   a bug, or something nobody foresaw
     ├── InvalidInput          2   an option or value that cannot work
     │   ├── UnknownName       2   no such pair, model, quant or command
+    │   ├── ContextFull       2   more tokens than the context holds
     │   └── UnreadableFile    2   not a GGUF, cut short, a folder, missing
     ├── IncompatiblePair      3   this draft cannot serve this target
     ├── DoesNotFit            4   not enough memory anywhere
     ├── DownloadFailed        5   hub, network, disk full
     ├── EngineError           6   libllama refused or failed
+    │   ├── NotFinite         6   the model computed no finite value
     │   └── EngineDied        6   the engine's process ended
     ├── ProblemFound          7   audit, verify or doctor found something wrong
     └── Cancelled           130   stopped on request
@@ -40,7 +42,7 @@ class LocalspecError(Exception):
     def __str__(self) -> str:
         return f"{self.message}. {self.hint}" if self.hint else self.message
 
-    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         # Errors cross from the engine's process to its parent.
         return (type(self), (self.message, self.hint))
 
@@ -53,6 +55,19 @@ class InvalidInput(LocalspecError):
 
 class UnknownName(InvalidInput):
     """A pair, model, quant or command that does not exist."""
+
+
+class ContextFull(InvalidInput):
+    """More tokens than the context holds."""
+
+    def __init__(self, tokens: int, capacity: int) -> None:
+        """`tokens`: how many there would be. `capacity`: how many the context holds."""
+        super().__init__(f"{tokens} tokens do not fit into a context of {capacity}", "Use a larger --ctx")
+        self.tokens = tokens
+        self.capacity = capacity
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return (type(self), (self.tokens, self.capacity))
 
 
 class UnreadableFile(InvalidInput):
@@ -81,6 +96,10 @@ class EngineError(LocalspecError):
     """libllama refused or failed."""
 
     exit_code = 6
+
+
+class NotFinite(EngineError):
+    """A row of logits without a finite value, or with one that is no number."""
 
 
 class EngineDied(EngineError):

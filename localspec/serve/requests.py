@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from localspec.engine.drafters import table
 from localspec.engine.settings import (
-    DRAFTERS,
     MAX_DRAFT_LENGTH,
     GenerationRequest,
     SamplerSettings,
@@ -206,7 +206,7 @@ def _speculation(fields: Fields, defaults: Defaults) -> tuple[SpeculationSetting
     rounds = asked.flag("rounds") or False
     enabled = asked.flag("enabled")
     k = asked.take("k")
-    drafter = asked.choice("drafter", DRAFTERS)
+    drafter = asked.choice("drafter", table.NAMES)
     asked.finish()
     if enabled is False:
         return SpeculationSettings("none", None), rounds

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from localspec.engine.settings import DRAFTERS, MAX_DRAFT_LENGTH, SpeculationSettings
+from collections.abc import Sequence
+
+from localspec.engine.drafters.table import AUTO, NONE
+from localspec.engine.settings import MAX_DRAFT_LENGTH, SpeculationSettings
 
 
 def toggled(now: SpeculationSettings) -> SpeculationSettings:
     """Off, or back to what is chosen by time."""
-    return SpeculationSettings("auto" if now.drafter == "none" or now.length == 0 else "none")
+    return SpeculationSettings(AUTO if now.drafter == NONE or now.length == 0 else NONE)
 
 
-def next_drafter(now: SpeculationSettings, has_draft: bool) -> SpeculationSettings:
-    """The drafter after this one; the draft model is left out where there is none."""
-    offered = [name for name in DRAFTERS if name != "none" and (has_draft or name != "model")]
+def next_drafter(now: SpeculationSettings, drafters: Sequence[str]) -> SpeculationSettings:
+    """The drafter after this one, of those that can be used here."""
+    offered = [AUTO, *drafters]
     place = offered.index(now.drafter) if now.drafter in offered else -1
     return SpeculationSettings(offered[(place + 1) % len(offered)], now.length)
 
 
 def with_length(now: SpeculationSettings, seen: int | None, step: int) -> SpeculationSettings:
     """K one longer or shorter than the fixed one or the last round's; below 1 lies what is automatic."""
-    drafter = "auto" if now.drafter == "none" else now.drafter
+    drafter = AUTO if now.drafter == NONE else now.drafter
     length = (now.length if now.length is not None else seen or 3) + step
     return SpeculationSettings(drafter, min(length, MAX_DRAFT_LENGTH) if length >= 1 else None)
 
 
 def described(settings: SpeculationSettings) -> str:
     """In a few words."""
-    if settings.drafter == "none" or settings.length == 0:
+    if settings.drafter == NONE or settings.length == 0:
         return "off"
     return f"{settings.drafter}, K {'auto' if settings.length is None else settings.length}"

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from localspec.engine.drafters.table import uses_draft
 from localspec.engine.records import Event, Finished, LoadProgress, PrefillProgress, RoundFinished
 from localspec.ground.errors import Cancelled, EngineDied, LocalspecError
 from localspec.ui.answer import Answer
@@ -264,7 +265,7 @@ class Runner:
         changes: int | None = self._changes
         request = make_request(session)
         self.meter = Meter(
-            expects_draft=session.info.draft is not None and request.speculation.drafter in ("auto", "model")
+            expects_draft=session.info.draft is not None and uses_draft(request.speculation.drafter)
         )
         answer.target = session.files.target.name
         answer.draft = session.files.draft.name if session.files.draft is not None else ""

@@ -88,8 +88,8 @@ class Drafter(Protocol):
         """Its name in the table, `model` for example."""
 
     @property
-    def wants(self) -> Wants:
-        """What it needs of the target."""
+    def trouble(self) -> str:
+        """Why it cannot guess any more, for people; "" while it can."""
 
     def begin(self, tokens: Sequence[int], sampler: SamplerSettings, ends: frozenset[int], related: bool) -> None:
         """The sequence is `tokens` now, to be answered under these settings.
@@ -121,6 +121,9 @@ class Drafter(Protocol):
 
     def learn(self, round_: Round) -> None:
         """A round is over, whoever guessed in it."""
+
+    def measure(self) -> None:
+        """Time its own passes, once, where no stored beliefs say what they take; caches are empty."""
 
     def forget(self) -> None:
         """Empty every cache; beliefs stay."""

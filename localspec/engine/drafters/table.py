@@ -10,7 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from localspec.engine.drafters.protocol import Drafter, Parts
+    from pathlib import Path
+
+    from localspec.engine.drafters.protocol import Drafter, Parts, Wants
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,8 @@ class Entry:
     """One way to guess."""
 
     module: str
-    """Has `open_drafter(parts) -> Drafter | None`; imported when it is used. None: these parts do not allow it."""
+    """Imported when it is used. Has `open_drafter(parts) -> Drafter | None` (None: these parts do not allow it) and,
+    where it needs anything of the target, `wants(draft_path) -> Wants`."""
     summary: str
     """For help pages, after the name and a colon."""
     needs_draft: bool = False
@@ -38,7 +41,22 @@ NAMES = (AUTO, *DRAFTERS, NONE)
 """What may be asked for: `auto` chooses among all by time, `none` is plain decoding."""
 
 
-def open_drafters(parts: Parts) -> list[Drafter]:
-    """Every drafter that can be built from these parts, in the table's order."""
-    opened = (import_module(entry.module).open_drafter(parts) for entry in DRAFTERS.values())
-    return [drafter for drafter in opened if drafter is not None]
+def uses_draft(name: str) -> bool:
+    """Whether a draft file may guess when this was asked for."""
+    return name == AUTO or (name in DRAFTERS and DRAFTERS[name].needs_draft)
+
+
+def open_drafters(parts: Parts) -> dict[str, Drafter]:
+    """Every drafter that can be built from these parts, by name, in the table's order."""
+    opened = {name: import_module(entry.module).open_drafter(parts) for name, entry in DRAFTERS.items()}
+    return {name: drafter for name, drafter in opened.items() if drafter is not None}
+
+
+def wants(draft: Path | None) -> Wants:
+    """What all drafters together need of the target, with this draft file."""
+    from localspec.engine.drafters.protocol import Wants
+
+    modules = (import_module(entry.module) for entry in DRAFTERS.values())
+    asked = [module.wants(draft) for module in modules if hasattr(module, "wants")]
+    hidden = sorted({layer for each in asked for layer in each.hidden})
+    return Wants(tuple(hidden), max((each.leaves for each in asked), default=1))

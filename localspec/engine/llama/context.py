@@ -6,25 +6,30 @@ an exception.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.engine.llama.batch import Batch
 from localspec.engine.llama.binding import last_log_lines, library
+from localspec.engine.llama.memory import Memory
+from localspec.engine.llama.trees import Tree, is_chain
 from localspec.engine.llama.weights import Weights
 from localspec.engine.process.cancel import CancelFlag, strlen_address
 from localspec.engine.process.last_words import last_words
 from localspec.engine.settings import CACHE_TYPES
-from localspec.ground.errors import Cancelled, EngineError, InvalidInput
+from localspec.ground.errors import Cancelled, ContextFull, EngineError
 
 _GGML_TYPES = {
     "f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30,
 }  # fmt: skip
 _FLASH = {"auto": -1, "off": 0, "on": 1}
+_NO_ROOM = 1
+_UNTOUCHED = (_NO_ROOM, -1)
+"""Codes of libllama that come before anything was decoded."""
 _SLICE = 512
 """Rows per libllama call while reading a prompt: between slices a GPU run can be cancelled."""
 
@@ -38,20 +43,39 @@ class ContextSettings:
     tokens: int
     """Context length; libllama rounds its own up to 256, the limit kept here is this one."""
     rows: int
-    """Most rows of logits in one pass: draft length + 1. Sizes the compute buffers."""
+    """Most rows of logits in one pass: guesses + 1. Sizes the compute buffers."""
     threads: int
     cache_type: str = "f16"
     flash_attention: Literal["auto", "on", "off"] = "auto"
+    leaves: int = 1
+    """Most leaves of a tree of guesses."""
+    swa_full: bool = True
+    """Keep sliding-window layers' whole past: more memory, and a way back to any earlier turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """The pass that `keep` chooses from."""
+
+    base: int
+    """Tokens before it."""
+    last: int
+    ids: Sequence[int]
+    tree: Tree | None = None
+    """None = a chain."""
+    paths: Sequence[Sequence[int]] = ()
+    """Of a tree, one for each sequence."""
 
 
 class Context:
     """A sequence in one model. One thread at a time.
 
-    `length` tokens are in the cache, at positions 0 .. length - 1.
+    `tokens` are in the cache, at positions 0 .. length - 1. A round of speculation is one `score` and one `keep`;
+    everything else may come between rounds.
     """
 
     def __init__(self, weights: Weights, settings: ContextSettings, cancel: CancelFlag) -> None:
-        """Raises EngineError when libllama cannot make the context (memory, cache type)."""
+        """Raises EngineError when libllama cannot make the context (memory, cache type, number of leaves)."""
         self._lib = library()
         self._weights = weights
         self._cancel = cancel
@@ -59,72 +83,148 @@ class Context:
         self.capacity = settings.tokens
         """Most tokens that `length` may reach."""
         self.max_rows = settings.rows
+        self.max_leaves = settings.leaves
         self._handle = self._open(settings)
-        self._memory = self._lib.llama_get_memory(self._handle)
-        self.length = 0
-        self._batch_size = min(_SLICE, int(self._lib.llama_n_batch(self._handle)))
-        self._batch = self._lib.llama_batch_init(self._batch_size, 0, 1)
-        self._tokens, self._positions, self._outputs = self._batch_views()
+        self._memory = Memory(
+            self._lib,
+            self._handle,
+            recurrent=weights.is_recurrent,
+            window=max(0, int(self._lib.llama_model_n_swa(weights.handle))),
+            swa_full=settings.swa_full,
+            leaves=settings.leaves,
+        )
+        self._tokens: list[int] = []
+        self._scored: _Scored | None = None
+        self._batch_size = min(max(_SLICE, settings.rows), int(self._lib.llama_n_batch(self._handle)))
+        self._batch = Batch(self._lib, self._batch_size, settings.leaves)
         self.max_rewind = self._find_max_rewind()
-        """Most tokens that `rewind` can take back after a pass; None = any number."""
+        """Most tokens that a pass can be cut back by without reading any again; None = any number."""
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """What is in the cache. Not to be changed, and not to be kept: it is the list itself."""
+        return self._tokens
+
+    @property
+    def length(self) -> int:
+        """Tokens in the cache."""
+        return len(self._tokens)
+
+    # --- reading ------------------------------------------------------------------------------------
 
     def extend(self, tokens: Sequence[int], rows: int = 1) -> NDArray[np.float32]:
         """Decode `tokens` at the end of the sequence; logits of the last `rows` of them, shape (rows,
         n_vocab).
 
         The array is libllama's own memory: valid, and free to be written to, until the next call.
-        Raises Cancelled; `length` then tells what stayed.
+        Raises ContextFull before anything is read, and Cancelled; `tokens` then tells what stayed.
         """
+        self._close_round()
         self._check(tokens, rows)
         head = len(tokens) - rows
         done = 0
         while head - done > 0 and len(tokens) - done > self._batch_size:
             count = min(self._batch_size, head - done)
-            self._decode(tokens[done : done + count], 0)
+            self._read(tokens[done : done + count], 0)
             done += count
-        self._decode(tokens[done:], rows)
+            # So that a cancelled prompt loses one slice, not all of them.
+            self._memory.guard(self.length)
+        self._read(tokens[done:], rows)
         return self._logits(rows)
 
-    def rewind(self, length: int) -> None:
-        """Forget every token at position `length` and later. Raises EngineError where the model cannot."""
-        if length == self.length:
-            return
-        if not 0 <= length < self.length:
-            raise EngineError(f"cannot rewind from {self.length} to {length} tokens")
-        if length == 0:
-            self._lib.llama_memory_clear(self._memory, False)
-        elif not self.can_rewind(length) or not self._lib.llama_memory_seq_rm(self._memory, 0, length, -1):
-            raise EngineError(f"this model's memory cannot go back from {self.length} to {length} tokens")
-        self.length = length
+    def score(self, last: int, ids: Sequence[int], parents: Sequence[int] | None = None) -> NDArray[np.float32]:
+        """One pass over `last` and the guesses after it: row 0 is what follows `last`, row i + 1 what follows
+        guess i. Shape (1 + len(ids), n_vocab), valid as `extend` says.
+
+        `parents[i]` is the guess that guess i follows, -1 = `last`; None = each follows the one before. Until
+        `keep`, `tokens` has the whole chain, or the first path of the tree. Raises as `extend`, and EngineError for
+        more rows or leaves than the context was made for.
+        """
+        if not is_chain(parents):
+            assert parents is not None
+            return self._score_tree(last, Tree(ids, parents))
+        base = self.length
+        if self._memory.recurrent and len(ids) > self._memory.snapshots:  # else `keep` can cut back to every length
+            self._close_round()
+            self._memory.guard(base)
+        logits = self.extend([last, *ids], 1 + len(ids))
+        self._scored = _Scored(base, last, ids)
+        return logits
+
+    def keep(self, path: Sequence[int]) -> None:
+        """Keep `last` and these guesses of the last `score`, from the root down; every other row goes.
+
+        Where the memory cannot be cut there, what is kept is read again. Raises EngineError when nothing was scored
+        or `path` does not lead down from the root, and Cancelled.
+        """
+        scored = self._scored
+        if scored is None:
+            raise EngineError("nothing was scored that could be kept")
+        whole: Sequence[int] = range(len(scored.ids))
+        if scored.tree is not None:
+            leaf = scored.tree.leaf_of(path, scored.paths)
+            whole = scored.paths[leaf]
+            self._memory.adopt(leaf, len(scored.paths), 1 + len(whole))
+        elif list(path) != list(whole[: len(path)]):
+            raise EngineError(f"the guesses {list(path)} are not the first of a chain of {len(whole)}")
+        self._scored = None
+        self._tokens[scored.base :] = [scored.last, *(scored.ids[node] for node in whole)]
+        self._go_to(scored.base + 1 + len(path))
+
+    # --- going back ---------------------------------------------------------------------------------
+
+    def rewind(self, length: int) -> int:
+        """Forget every token at position `length` and later; how many tokens are left.
+
+        They are fewer than `length` where this memory cannot go back so far: then read `tokens[left:length]` again.
+        Raises EngineError when there are not so many tokens.
+        """
+        self._close_round()
+        self._check_length(length)
+        left = self._memory.rewind(self.length, length)
+        del self._tokens[left:]
+        return left
+
+    def rewinds_to(self, length: int) -> int:
+        """What `rewind(length)` would leave."""
+        self._close_round()
+        self._check_length(length)
+        return self._memory.rewinds_to(self.length, length)
+
+    def checkpoint(self) -> None:
+        """Make the present length one that `rewind` reaches from any later one, where this memory needs help."""
+        self._close_round()
+        self._memory.checkpoint(self.length)
+
+    # --- whole copies -------------------------------------------------------------------------------
+
+    def state_size(self) -> int:
+        """Bytes that `save` would take."""
+        self._close_round()
+        return self._memory.state_size()
 
     def save(self) -> NDArray[np.uint8]:
         """A copy of the cache, for `restore`. Raises EngineError where libllama cannot make one."""
-        state = np.empty(self._lib.llama_state_seq_get_size(self._handle, 0), np.uint8)
-        pointer = state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
-        if self._lib.llama_state_seq_get_data(self._handle, pointer, len(state), 0) != len(state):
-            raise EngineError("libllama could not copy the cache")
-        return state
+        self._close_round()
+        return self._memory.save()
 
-    def restore(self, state: NDArray[np.uint8], length: int) -> bool:
-        """Put a saved cache of `length` tokens in place of this one; False when it is empty instead."""
-        self._lib.llama_memory_clear(self._memory, False)
-        self.length = 0
-        pointer = state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
-        done = self._lib.llama_state_seq_set_data(self._handle, pointer, len(state), 0)
-        if done != len(state) or self.cached_length() != length:
-            self._lib.llama_memory_clear(self._memory, False)
-            return False
-        self.length = length
-        return True
+    def restore(self, state: NDArray[np.uint8], tokens: Sequence[int]) -> bool:
+        """Put a saved cache, which holds `tokens`, in place of this one; False when it is empty instead."""
+        self._close_round()
+        done = len(tokens) <= self.capacity and self._memory.restore(state, len(tokens))
+        if not done:
+            self._memory.clear()
+        self._tokens = list(tokens) if done else []
+        return done
 
-    def can_rewind(self, length: int) -> bool:
-        """Whether `rewind(length)` would work now."""
-        back = self.length - length
-        return length == 0 or back == 0 or self.max_rewind is None or back <= self.max_rewind
+    @property
+    def checkpoint_bytes(self) -> int:
+        """What all checkpoints take."""
+        return self._memory.checkpoint_bytes
 
     def cached_length(self) -> int:
         """What libllama itself says the sequence holds; equals `length` unless something is wrong."""
-        return int(self._lib.llama_memory_seq_pos_max(self._memory, 0)) + 1
+        return self._memory.length()
 
     def warm_up(self) -> None:
         """Pay for page faults, repacking and kernel set-up now instead of in the first answer."""
@@ -136,11 +236,16 @@ class Context:
     def close(self) -> None:
         """Free it; safe to call twice. Its weights must still be there."""
         if self._handle:
-            self._lib.llama_batch_free(self._batch)
             self._lib.llama_free(self._handle)
             self._handle = None
 
     def _open(self, settings: ContextSettings) -> Any:
+        most = int(self._lib.llama_max_parallel_sequences())
+        if not 1 <= settings.leaves <= most or settings.rows < 1 or settings.tokens < 1:
+            raise EngineError(
+                f"no context has {settings.tokens} tokens, {settings.rows} rows and {settings.leaves} leaves "
+                f"(at most {most})"
+            )
         params = context_parameters(self._lib, settings, self._weights.is_recurrent)
         self._abort = self._lib.ggml_abort_callback(strlen_address())
         params.abort_callback = self._abort
@@ -154,49 +259,122 @@ class Context:
             )
         return handle
 
-    def _batch_views(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int8]]:
-        """numpy views of the batch's arrays; the sequence ids never change, so they are written once."""
-        size = (self._batch_size,)
-        for row in range(self._batch_size):
-            self._batch.n_seq_id[row] = 1
-            self._batch.seq_id[row][0] = 0
-        view = np.ctypeslib.as_array
-        return view(self._batch.token, size), view(self._batch.pos, size), view(self._batch.logits, size)
+    # --- parts --------------------------------------------------------------------------------------
 
     def _check(self, tokens: Sequence[int], rows: int) -> None:
         if not tokens or not 0 <= rows <= min(len(tokens), self.max_rows):
             raise EngineError(
                 f"{rows} rows of logits asked for {len(tokens)} tokens (at most {self.max_rows})"
             )
-        if self.length + len(tokens) > self.capacity:
-            raise InvalidInput(
-                f"{self.length + len(tokens)} tokens do not fit into a context of {self.capacity}",
-                "Use a larger --ctx",
-            )
+        self._check_room(len(tokens))
         if min(tokens) < 0 or max(tokens) >= self.n_vocab:
             raise EngineError(f"a token id is outside this model's vocabulary of {self.n_vocab}")
 
-    def _decode(self, tokens: Sequence[int], rows: int) -> None:
+    def _check_room(self, rows: int) -> None:
+        if self.length + rows > self.capacity:
+            raise ContextFull(self.length + rows, self.capacity)
+
+    def _check_length(self, length: int) -> None:
+        if not 0 <= length <= self.length:
+            raise EngineError(f"cannot rewind from {self.length} to {length} tokens")
+
+    def _read(self, tokens: Sequence[int], rows: int) -> None:
         count = len(tokens)
-        self._tokens[:count] = tokens
-        self._positions[:count] = np.arange(self.length, self.length + count, dtype=np.int32)
-        self._outputs[:count] = 0
-        self._outputs[count - rows : count] = 1
-        self._batch.n_tokens = count
+        self._memory.before_pass(self.length)
+        code = self._decode(self._batch.chain(tokens, self.length, rows))
+        if code:
+            self._fail(code, count)
+        self._tokens += tokens
+        self._memory.after_pass(count)
+
+    def _decode(self, batch: Any) -> int:
+        """libllama's code; 0 = done."""
         if self._cancel.is_set():  # GPU backends do not poll the flag
             raise Cancelled("stopped")
-        code = self._lib.llama_decode(self._handle, self._batch)
-        if code == 0:
-            self.length += count
-            return
-        # Earlier micro-batches of a failed call stay in the cache: start again from what is really there.
-        self.length = self.cached_length()
+        return int(self._lib.llama_decode(self._handle, batch))
+
+    def _fail(self, code: int, count: int) -> NoReturn:
+        """A call did not end well: start again from what is really there."""
+        if code not in _UNTOUCHED:
+            del self._tokens[self._memory.after_failure(self.length) :]
         if code == 2:
             raise Cancelled("stopped")
         reason = {1: "no room in the cache", -1: "invalid batch", -2: "out of memory"}.get(
             code, f"code {code}"
         )
         raise EngineError(f"libllama could not decode {count} tokens at position {self.length}: {reason}")
+
+    def _score_tree(self, last: int, tree: Tree) -> NDArray[np.float32]:
+        self._close_round()
+        self._check([last, *tree.ids], 1 + len(tree.ids))
+        leaves, base = len(tree.paths), self.length
+        if leaves > self.max_leaves:
+            raise EngineError(f"a tree of {leaves} leaves in a context made for {self.max_leaves}")
+        paths: Sequence[Sequence[int]] = tree.paths
+        rows = 1 + len(tree.ids)
+        if self._memory.recurrent:
+            # A running state cannot be shared by rows that part later: each path is read on its own, all in one
+            # call. libllama takes those of one length together, so they stand side by side.
+            paths = sorted(paths, key=len)
+            rows = sum(1 + len(path) for path in paths)
+            if rows > self._batch_size:
+                raise EngineError(f"the paths of this tree have {rows} rows, more than {self._batch_size}")
+            self._check_room(rows)
+            if max(map(len, paths)) > self._memory.snapshots:
+                self._memory.guard(base)
+        order = self._read_tree(last, tree, paths, rows)
+        self._tokens += [last, *(tree.ids[node] for node in paths[0])]
+        self._scored = _Scored(base, last, tree.ids, tree, paths)
+        logits = self._logits(1 + len(tree.ids))
+        return logits if order is None else logits[np.argsort(order)]
+
+    def _read_tree(self, last: int, tree: Tree, paths: Sequence[Sequence[int]], rows: int) -> list[int] | None:
+        """Decode a tree; the nodes in the order of the logits, None where that is their own."""
+        base, leaves, order = self.length, len(paths), None
+        code = 0
+        for attempt in range(2):
+            self._prepare_fork(leaves, compact=attempt > 0)
+            self._memory.before_pass(base)
+            if self._memory.recurrent:
+                batch, order = self._batch.paths(last, tree, paths, base)
+            else:
+                batch = self._batch.tree(last, tree, base)
+            try:
+                code = self._decode(batch)
+            except Cancelled:
+                self._memory.drop(leaves)
+                raise
+            if code == 0:
+                self._memory.after_pass(1 + len(paths[0]))
+                return order
+            self._memory.drop(leaves)
+            # Cells of a small window are used again, but not while the sequences of a tree share them.
+            if code != _NO_ROOM or not self._memory.has_window:
+                break
+        self._fail(code, rows)
+
+    def _prepare_fork(self, leaves: int, *, compact: bool) -> None:
+        try:
+            if compact:
+                self._memory.compact(self.length)
+            self._memory.fork(self.length, leaves)
+        except EngineError:
+            self._tokens.clear()
+            raise
+
+    def _close_round(self) -> None:
+        """Of a tree that nobody kept anything of, its first path stays."""
+        scored, self._scored = self._scored, None
+        if scored is not None and scored.tree is not None:
+            self._memory.adopt(0, len(scored.paths), 1 + len(scored.paths[0]))
+
+    def _go_to(self, length: int) -> None:
+        """Cut the sequence to exactly `length`, reading again what is lost on the way."""
+        wanted = self._tokens[:length]
+        left = self._memory.rewind(self.length, length)
+        del self._tokens[left:]
+        if left < length:
+            self.extend(wanted[left:], 0)
 
     def _logits(self, rows: int) -> NDArray[np.float32]:
         if rows == 0:
@@ -210,13 +388,12 @@ class Context:
     def _find_max_rewind(self) -> int | None:
         """Try it: two tokens in, one back. Known at load, never at the first request."""
         if self._weights.is_recurrent:
-            return int(self._lib.llama_n_rs_seq(self._handle))
+            return self._memory.snapshots
         if self.capacity < 2:
             return 0
         self.extend([self._weights.vocabulary.bos or 0] * 2, 0)
-        works = bool(self._lib.llama_memory_seq_rm(self._memory, 0, 1, -1))
-        self._lib.llama_memory_clear(self._memory, True)
-        self.length = 0
+        works = self._memory.try_to_cut(1)
+        self.rewind(0)
         return None if works else 0
 
 
@@ -224,15 +401,16 @@ def context_parameters(lib: Any, settings: ContextSettings, recurrent: bool) -> 
     """libllama's own parameters for these settings."""
     params = lib.llama_context_default_params()
     params.n_ctx = settings.tokens
-    params.n_batch = max(_SLICE, settings.rows)
-    params.n_ubatch = max(_SLICE, settings.rows)
-    params.n_seq_max = 1
-    params.n_outputs_max = settings.rows
+    # n_ubatch has to exceed n_rs_seq + 1, or libllama ends the process.
+    params.n_batch = params.n_ubatch = max(_SLICE, settings.rows + 2)
+    params.n_seq_max = settings.leaves
+    params.kv_unified = settings.leaves > 1
+    params.n_outputs_max = max(settings.rows, settings.leaves)
     params.n_threads = params.n_threads_batch = settings.threads
     params.type_k = params.type_v = _GGML_TYPES[settings.cache_type]
     params.flash_attn_type = _FLASH[settings.flash_attention]
-    # The full-size window costs memory but lets a sliding-window model go back to any earlier turn.
-    params.swa_full = True
+    params.swa_full = settings.swa_full
     if recurrent:
-        params.n_rs_seq = max(settings.rows - 1, 0)
+        # Two less than the context, which bounds n_ubatch.
+        params.n_rs_seq = max(min(settings.rows - 1, settings.tokens - 2), 0)
     return params

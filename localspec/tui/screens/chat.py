@@ -13,6 +13,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input, Static
 
+from localspec.engine.drafters.table import DRAFTERS
 from localspec.engine.settings import SpeculationSettings
 from localspec.ground.errors import LocalspecError
 from localspec.ground.terminal import one_line
@@ -298,8 +299,8 @@ class ChatScreen(Screen[None]):
 
     def action_drafter(self) -> None:
         session = self.chat.runner.session
-        has_draft = session is None or session.info.draft is not None
-        self._speculate(controls.next_drafter(self.chat.settings.speculation, has_draft))
+        drafters = tuple(DRAFTERS) if session is None else session.info.drafters
+        self._speculate(controls.next_drafter(self.chat.settings.speculation, drafters))
 
     def action_shorter(self) -> None:
         self._change_length(-1)

@@ -306,8 +306,9 @@ class AdaptiveController:
         forecast = self._forecast
         assert forecast is not None
         costs, position = self.costs, round_.position
-        extra = costs.round_seconds(round_.verified + 1, position) - costs.round_seconds(1, position)
-        steps = (forecast.seconds[min(len(round_.drafted), forecast.longest)] + extra) / costs.round_seconds(1, position)
+        plain = costs.round_seconds(1, position)
+        seconds = forecast.seconds[min(len(round_.drafted), forecast.longest)]
+        steps = (seconds + costs.round_seconds(round_.verified + 1, position) - plain) / plain
         self._values.setdefault(round_.drafter, DraftValue()).observe(self._expected, steps, self._plan.is_probe)
 
     # --- being off ----------------------------------------------------------------------------------

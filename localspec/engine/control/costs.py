@@ -81,6 +81,17 @@ class Costs:
         else:
             self.host_row_seconds = min(host, 0.05 * self.round_seconds(1, round_.position))
 
+    def look_again(self, rows: int, seconds: float) -> None:
+        """A pass that was made only to see how fast the machine is now."""
+        self.target.observe(rows, 0, seconds)
+        if rows == 1:
+            self._mood_at_plain = self.target.mood
+
+    def take(self, other: Costs) -> None:
+        """Know what `other` knows, in place of what was known."""
+        self.target, self.host_row_seconds = other.target, other.host_row_seconds
+        self._mood_at_plain = other._mood_at_plain
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON for the profile on disk."""
         return {"version": _VERSION, "target": self.target.to_dict(), "host_row_seconds": self.host_row_seconds}

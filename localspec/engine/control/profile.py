@@ -1,7 +1,9 @@
 """What was measured of a pair on this machine, kept on disk from run to run.
 
+    {"version": 2, "costs": {...}, "beliefs": {"model": {...}, ...}}
+
 One JSON file per combination of everything that times depend on: both files, the build of libllama, placement,
-threads, cache type. A file that cannot be read is as good as none.
+threads, cache type. A file that cannot be read is as good as none; one of version 1 is taken over.
 """
 
 from __future__ import annotations
@@ -10,23 +12,26 @@ import contextlib
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from localspec.engine.control.costs import Costs
-from localspec.engine.drafters.acceptance import ModelAcceptance
 from localspec.engine.settings import LoadSettings
 from localspec.ground.parsing import parse_json
 
 _LARGEST = 1 << 20
+_VERSION = 2
 
 
 @dataclass(slots=True)
 class Profile:
-    """Times and acceptance of one pair; both go on learning while it is used."""
+    """Times of the target, which go on learning while it is used, and what each drafter believed."""
 
     costs: Costs
-    acceptance: ModelAcceptance
+    beliefs: Mapping[str, Any] = field(default_factory=dict)
+    """By the drafter's name; plain JSON, as the drafter gave it."""
 
 
 def profile_key(files: tuple[Path, Path | None], settings: LoadSettings, threads: int, build: str) -> str:
@@ -50,19 +55,30 @@ def read_profile(folder: Path, key: str) -> Profile | None:
         if path.stat().st_size > _LARGEST:
             return None
         stored = parse_json(path.read_text("utf-8"))
-        return Profile(Costs.from_dict(stored["costs"]), ModelAcceptance.from_dict(stored["acceptance"]))
-    except (OSError, ValueError, TypeError, KeyError):
+        beliefs = stored["beliefs"] if "version" in stored else _beliefs_of_version_1(stored)
+        if stored.get("version", 1) not in (1, _VERSION) or not isinstance(beliefs, dict):
+            return None
+        return Profile(Costs.from_dict(stored["costs"]), beliefs)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
 def write_profile(folder: Path, key: str, profile: Profile) -> None:
     """Store it; a disk that refuses is no reason to fail."""
-    content = json.dumps({"costs": profile.costs.to_dict(), "acceptance": profile.acceptance.to_dict()})
+    content = json.dumps(
+        {"version": _VERSION, "costs": profile.costs.to_dict(), "beliefs": dict(profile.beliefs)}
+    )
     part = folder / f"{key}.{os.getpid()}.part"
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         part.write_text(content, "utf-8")
         part.replace(folder / f"{key}.json")
+
+
+def _beliefs_of_version_1(stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    """It knew one drafter, whose times stood with the target's."""
+    acceptance = stored["acceptance"]
+    return {"model": {"times": stored["costs"]["draft"], "acceptance": acceptance}}
 
 
 def _identity(path: Path | None) -> str:

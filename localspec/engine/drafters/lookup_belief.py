@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from localspec.engine.drafters.acceptance import MatchAcceptance
@@ -10,6 +9,7 @@ from localspec.engine.drafters.protocol import Forecast
 
 if TYPE_CHECKING:
     from localspec.engine.drafters.ngram_index import Match
+    from localspec.engine.records import Round
 
 _NO_TIME = (0.0,) * 65
 
@@ -40,9 +40,9 @@ class LookupBelief:
             kept.append(total)
         return Forecast(kept, _NO_TIME[: offered + 1], range(1, offered + 2), chances[at], is_free=True)
 
-    def learn(self, match: Match, emitted: Sequence[int]) -> None:
+    def learn(self, match: Match, round_: Round) -> None:
         """What was offered before a round, used or not, against what the round emitted: that costs nothing."""
-        offered = match.ids
+        offered, emitted = match.ids, round_.emitted
         judged = min(len(offered), len(emitted))
         if judged:
             agreed = 0

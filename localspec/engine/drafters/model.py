@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.engine.drafters.model_belief import ModelBelief
+from localspec.engine.drafters.model_belief import GLANCE_ROWS, ModelBelief
 from localspec.engine.drafters.protocol import Forecast, Parts, Worth
 from localspec.engine.model import Model, common_length
 from localspec.engine.noise import Chance
@@ -21,9 +21,6 @@ from localspec.engine.records import NO_DRAFT, Draft, Pass, Round, Spent
 from localspec.engine.sampling import Distribution, Sampler, confidence
 from localspec.engine.settings import SamplerSettings
 from localspec.ground.errors import EngineError, NotFinite
-
-GLANCE = 24
-"""Tokens that a probe reads, where more are missing: whether guesses are kept again shows in the last line or two."""
 
 _ROWS_WORTH_TIMING = 16
 """Rows of a pass that say something about the cost of catching up."""
@@ -34,7 +31,7 @@ def open_drafter(parts: Parts) -> ModelDrafter | None:
     if parts.draft is None:
         return None
     rows = min(parts.draft.n_vocab, parts.target.n_vocab, parts.shared_rows or parts.draft.n_vocab)
-    belief = ModelBelief(ModelDrafter.name, parts.costs, parts.longest)
+    belief = ModelBelief(ModelDrafter.name)
     return ModelDrafter(parts.draft, belief, parts.masked_ids, rows, parts.stand_in)
 
 
@@ -131,7 +128,7 @@ class ModelDrafter:
     def _feed(self, probe: bool) -> Sequence[int]:
         """What to decode before the first guess. A probe may leave a hole: `follow` takes it back."""
         missing = self._tokens[self._model.length :]
-        return self._readable(missing[-GLANCE:] if probe else missing)
+        return self._readable(missing[-GLANCE_ROWS:] if probe else missing)
 
     def _guess(self, limit: int, worth: Worth, chance: Chance, feed: Sequence[int]) -> Draft:
         position = len(self._tokens)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from localspec.engine.control.costs import time_best
-from localspec.engine.control.pass_times import PassTimes
+from localspec.engine.control.pass_times import MAX_ROWS, PassTimes
 from localspec.engine.drafters.acceptance import NO_DRAFT_BEFORE, ChainAcceptance, what_happened
 from localspec.engine.drafters.protocol import Forecast
 
@@ -103,14 +103,14 @@ class ModelBelief:
         """A pass that only read (its share of a prefill, for example)."""
         self.times.observe(rows, position, seconds)
 
-    def calibrate(self, time_pass: Callable[[int], float]) -> float:
+    def calibrate(self, time_pass: Callable[[int], float], widest: int = MAX_ROWS) -> float:
         """Time its own passes anew; returns the seconds spent after a warm-up pass.
 
-        `time_pass` runs one pass of so many rows and returns its seconds.
+        `time_pass` runs one pass of so many rows and returns its seconds. `widest`: rows that it has room for.
         """
         self.times = PassTimes()
         time_pass(1)
-        return time_best(self.times, time_pass, CALIBRATED_ROWS, _BUDGET)
+        return time_best(self.times, time_pass, [rows for rows in CALIBRATED_ROWS if rows <= widest], _BUDGET)
 
     def _extra_seconds(self, rows: int, position: int) -> float:
         """What its first pass takes longer for the rows it lacks besides `last`."""

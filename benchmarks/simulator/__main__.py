@@ -31,7 +31,7 @@ def simulate(
     """Replay recorded draft chains under machine profiles and compare policies."""
     from benchmarks.simulator.comparison import compare, table
     from benchmarks.simulator.machine_profiles import PROFILES
-    from benchmarks.simulator.simulate import read_traces
+    from benchmarks.simulator.traces import read_traces
 
     known = {profile.name: profile for profile in PROFILES}
     for name in names:

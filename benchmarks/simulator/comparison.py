@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from statistics import mean
 
 from benchmarks.simulator.machine_profiles import MachineProfile
-from benchmarks.simulator.rivals import ConfidenceCut, Heuristic, Recipe
-from benchmarks.simulator.simulate import Trace, adaptive, clairvoyant_seconds, replay
-from localspec.engine.control.controller import Choice, Controller, FixedController
+from benchmarks.simulator.rivals import ConfidenceCut, Heuristic, Recipe, SelfAssured
+from benchmarks.simulator.simulate import Setup, adaptive, clairvoyant_seconds, fixed, replay
+from benchmarks.simulator.traces import Trace
 
-PolicyMaker = Callable[[MachineProfile, int, int], Controller]
+PolicyMaker = Callable[[MachineProfile, int, int], Setup]
 
 POLICIES: dict[str, PolicyMaker] = {
-    "recipe": lambda profile, seed, longest: Recipe(),
-    "heuristic": lambda profile, seed, longest: Heuristic(),
-    "cut 0.4": lambda profile, seed, longest: ConfidenceCut(0.4),
-    "cut 0.75": lambda profile, seed, longest: ConfidenceCut(0.75),
+    "recipe": lambda profile, seed, longest: Setup(Recipe()),
+    "heuristic": lambda profile, seed, longest: Setup(Heuristic()),
+    "cut 0.4": lambda profile, seed, longest: Setup(ConfidenceCut(0.4), SelfAssured()),
+    "cut 0.75": lambda profile, seed, longest: Setup(ConfidenceCut(0.75), SelfAssured()),
     "auto": adaptive,
 }
 """Policies by name; each is made anew for a (profile, seed, longest draft)."""
@@ -61,25 +61,25 @@ def compare(
             replay(trace, profile, maker(profile, seed, longest), seed, repeats).tokens_per_second for seed in seeds
         )
 
-    fixed = {f"K={k}": speed(_fixed("model", k)) for k in range(longest + 1)}
+    settings = {f"K={k}": speed(_fixed("model", k)) for k in range(longest + 1)}
     if any(offer.ids for offer in trace.offers):
-        fixed |= {f"copy {k}": speed(_fixed("lookup", k)) for k in COPY_LENGTHS}
-    best_setting = max(fixed, key=lambda name: fixed[name])
+        settings |= {f"copy {k}": speed(_fixed("lookup", k)) for k in COPY_LENGTHS}
+    best_setting = max(settings, key=lambda name: settings[name])
     runs = [seed * 1000 + repeat for seed in seeds for repeat in range(repeats)]
     seconds = mean(clairvoyant_seconds(trace, profile, run) for run in runs)
     return Comparison(
         trace.name,
         profile,
-        fixed["K=0"],
-        fixed[best_setting],
+        settings["K=0"],
+        settings[best_setting],
         best_setting,
         {name: speed(maker) for name, maker in POLICIES.items()},
-        len(trace.output) / seconds,
+        (len(trace.output) - 1) / seconds,
     )
 
 
-def _fixed(drafter: Choice, length: int) -> PolicyMaker:
-    return lambda profile, seed, longest: FixedController(drafter, length)
+def _fixed(drafter: str, length: int) -> PolicyMaker:
+    return lambda profile, seed, longest: fixed(drafter, length)
 
 
 def table(comparisons: Sequence[Comparison]) -> Iterator[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from localspec.engine.control.controller import Plan, Situation
+from localspec.engine.control.controller import Plan
+from localspec.engine.drafters.model_belief import ModelBelief
+from localspec.engine.drafters.protocol import Forecast
 from localspec.engine.records import Round, StateChange
 
 
@@ -17,24 +19,22 @@ class _Policy:
     reason = ""
     changes: Sequence[StateChange] = ()
 
-    def __init__(self) -> None:
-        self._planned = 0
-
     def length(self) -> int:
         raise NotImplementedError
 
     def begin(self, related: bool) -> None:
         pass
 
-    def wants_model(self, rows: int, position: int) -> bool:
+    def pays_debt(self, drafter: str, forecast: Forecast, position: int) -> bool:
         return True
 
-    def plan(self, situation: Situation) -> Plan:
-        self._planned = min(self.length(), situation.budget)
-        return Plan("model" if self._planned else "none", self._planned, self.reason)
+    def plan(self, position: int, budget: int, forecasts: Mapping[str, Forecast]) -> Plan:
+        forecast = forecasts.get("model")
+        length = min(self.length(), forecast.longest) if forecast is not None else 0
+        return Plan("model" if length else "none", length, self.reason)
 
-    def go_on(self, confidences: Sequence[float]) -> bool:
-        return len(confidences) < self._planned
+    def worth(self, chance: float, made: int) -> bool:
+        return True
 
     def observe(self, round_: Round) -> None:
         pass
@@ -44,7 +44,6 @@ class Recipe(_Policy):
     """Thresholds on recent acceptance: longer above 0.85, shorter below 0.70, shortest below 0.50."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._recent: deque[float] = deque(maxlen=20)
 
     def length(self) -> int:
@@ -64,7 +63,6 @@ class Heuristic(_Policy):
     """Two more when all were kept, one less otherwise."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._length = 5
 
     def length(self) -> int:
@@ -77,15 +75,21 @@ class Heuristic(_Policy):
 
 
 class ConfidenceCut(_Policy):
-    """On while the draft's own confidence stays above a bound."""
+    """On while the draft's own confidence stays above a bound; needs `SelfAssured` for a belief."""
 
     def __init__(self, bound: float, longest: int = 8) -> None:
-        super().__init__()
         self._bound = bound
         self._longest = longest
 
     def length(self) -> int:
         return self._longest
 
-    def go_on(self, confidences: Sequence[float]) -> bool:
-        return len(confidences) < self._planned and (not confidences or confidences[-1] >= self._bound)
+    def worth(self, chance: float, made: int) -> bool:
+        return chance >= self._bound
+
+
+class SelfAssured(ModelBelief):
+    """Takes the drafter's confidence in its last guess for the chance of the next."""
+
+    def chance_after(self, confidence: float) -> float:
+        return confidence

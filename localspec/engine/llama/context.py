@@ -30,6 +30,9 @@ _FLASH = {"auto": -1, "off": 0, "on": 1}
 _NO_ROOM = 1
 _UNTOUCHED = (_NO_ROOM, -1)
 """Codes of libllama that come before anything was decoded."""
+_MOST_SNAPSHOTS = 16
+"""Of a running state. Each adds nodes to the compute graph, whose size is fixed: with 20 in LFM2-2.6B's shape (30
+layers) or 24 in LFM2-350M's libllama ends the process. llama.cpp's own programs use up to 16."""
 _SLICE = 512
 """Rows per libllama call while reading a prompt: between slices a GPU run can be cancelled."""
 
@@ -140,8 +143,7 @@ class Context:
         `keep`, `tokens` has the whole chain, or the first path of the tree. Raises as `extend`, and EngineError for
         more rows or leaves than the context was made for.
         """
-        if not is_chain(parents):
-            assert parents is not None
+        if parents is not None and not is_chain(parents, len(ids)):
             return self._score_tree(last, Tree(ids, parents))
         base = self.length
         if self._memory.recurrent and len(ids) > self._memory.snapshots:  # else `keep` can cut back to every length
@@ -412,5 +414,5 @@ def context_parameters(lib: Any, settings: ContextSettings, recurrent: bool) -> 
     params.swa_full = settings.swa_full
     if recurrent:
         # Two less than the context, which bounds n_ubatch.
-        params.n_rs_seq = max(min(settings.rows - 1, settings.tokens - 2), 0)
+        params.n_rs_seq = max(min(settings.rows - 1, settings.tokens - 2, _MOST_SNAPSHOTS), 0)
     return params

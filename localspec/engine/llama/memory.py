@@ -121,6 +121,7 @@ class Memory:
     def after_failure(self, held: int) -> int:
         """A pass on `held` tokens was cut short; how many are left. A running state is then half written."""
         if not self.recurrent:
+            self._cut(held)  # of a tree libllama leaves rows behind
             return min(held, self.length())
         nearest = self._nearest(held)
         if nearest is not None and self._put_back(nearest):

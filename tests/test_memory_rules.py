@@ -510,8 +510,12 @@ def test_what_going_back_costs(make: Callable[..., Context], name: str) -> None:
 @pytest.mark.skipif(not SMOLLM2, reason="LOCALSPEC_SMOLLM2 does not point at a file")
 @pytest.mark.parametrize("flash", ["on", "off"])
 def test_trees_in_a_real_model(flash: str) -> None:
-    """Rows of a tree against the same path as a chain. Quantized weights: rows of other batch sizes are up to .5 apart
-    without flash attention, so the favourite has to be the same only where it leads by more."""
+    """Rows of a tree against the same path as a chain: with flash attention the very same while the caches are.
+
+    Later the kept rows lie elsewhere in the cache and are summed in another order. With these weights that is as much
+    as between a pass of four rows and four passes of one (up to .8 here), so favourites have to agree where they lead
+    by more.
+    """
     weights = Weights(Path(SMOLLM2))
     contexts = [
         Context(weights, ContextSettings(512, ROWS, 1, flash_attention=flash, leaves=leaves), CancelFlag())  # type: ignore[arg-type]
@@ -523,24 +527,25 @@ def test_trees_in_a_real_model(flash: str) -> None:
     prompt = rng.integers(100, 40_000, 60).tolist()
     tree.extend(prompt, 0)
     chain.extend(prompt, 0)
-    worst = 0.0
+    worst = []
     for _ in range(4):
+        worst.append(0.0)
         last, *ids = rng.integers(100, 40_000, 1 + len(parents)).tolist()
         logits = tree.score(last, ids, parents).copy()
         for path in paths_of(parents):
             rows = chain.score(last, [ids[node] for node in path])
             mine = logits[[0, *(node + 1 for node in path)]]
-            worst = max(worst, float(np.abs(rows - mine).max()))
+            worst[-1] = max(worst[-1], float(np.abs(rows - mine).max()))
             top = np.sort(rows, axis=1)
-            sure = top[:, -1] - top[:, -2] > 1.0
+            sure = top[:, -1] - top[:, -2] > 2.0
             assert (rows.argmax(1) == mine.argmax(1))[sure].all()
             chain.rewind(chain.length - 4)
         path = paths_of(parents)[int(rng.integers(8))][: int(rng.integers(4))]
         tree.keep(path)
         chain.score(last, [ids[node] for node in path])
         assert list(tree.tokens) == list(chain.tokens)
-    print(f"flash {flash}: worst difference {worst:.2g}")
-    assert worst <= 1.0
+    print(f"flash {flash}: worst differences, round by round {', '.join(f'{each:.2g}' for each in worst)}")
+    assert max(worst) <= 2.0 and (flash == "off" or worst[0] == 0.0)
     for context in contexts:
         context.close()
     weights.close()

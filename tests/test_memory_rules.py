@@ -248,14 +248,25 @@ def test_long_texts_outlive_their_window(make: Callable[..., Context], name: str
             pair.score_and_keep(TREES["2x2x2"], 14)
         pair.score_and_keep(None, 5)
     assert pair.context.length > 900
-    pair.rewind(800)
-    assert pair.context.length == (600 if kind.leaves > 1 else 800)
-    pair.probe()
-    pair.rewind(600)
-    assert pair.context.length == 600
-    pair.probe()
-    pair.rewind(20)
+    for length in (800, 600, 20):
+        pair.rewind(length)
+        assert pair.context.length == (length if length >= 600 or kind.swa_full else 0)
+        pair.probe()
+
+
+def test_a_saved_window_that_spans_the_end_of_its_ring(make: Callable[..., Context]) -> None:
+    """Its newest tokens are put back into the first cells, which are used again first. libllama then drops all older
+    ones; if it did not, the oldest position would say nothing about the others."""
+    kind = replace(KINDS["window, chains"], capacity=1600)
+    pair = Twin(make(kind), make(kind, swa_full=True), kind.tolerance, np.random.default_rng(2))
+    pair.extend(778, 0)
+    pair.save()
+    pair.restore()
+    pair.extend(736, 0)
+    pair.extend(5, 0)
+    pair.rewind(779)
     assert pair.context.length == 0
+    pair.probe()
 
 
 @pytest.mark.parametrize("name", KINDS)

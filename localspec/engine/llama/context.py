@@ -94,7 +94,6 @@ class Context:
             recurrent=weights.is_recurrent,
             window=max(0, int(self._lib.llama_model_n_swa(weights.handle))),
             swa_full=settings.swa_full,
-            leaves=settings.leaves,
         )
         self._tokens: list[int] = []
         self._scored: _Scored | None = None
@@ -162,15 +161,14 @@ class Context:
         scored = self._scored
         if scored is None:
             raise EngineError("nothing was scored that could be kept")
-        whole: Sequence[int] = range(len(scored.ids))
         if scored.tree is not None:
             leaf = scored.tree.leaf_of(path, scored.paths)
             whole = scored.paths[leaf]
             self._memory.adopt(leaf, len(scored.paths), 1 + len(whole))
-        elif list(path) != list(whole[: len(path)]):
-            raise EngineError(f"the guesses {list(path)} are not the first of a chain of {len(whole)}")
+            self._tokens[scored.base :] = [scored.last, *(scored.ids[node] for node in whole)]
+        elif len(path) > len(scored.ids) or list(path) != list(range(len(path))):
+            raise EngineError(f"the guesses {list(path)} are not the first of a chain of {len(scored.ids)}")
         self._scored = None
-        self._tokens[scored.base :] = [scored.last, *(scored.ids[node] for node in whole)]
         self._go_to(scored.base + 1 + len(path))
 
     # --- going back ---------------------------------------------------------------------------------
@@ -282,7 +280,6 @@ class Context:
 
     def _read(self, tokens: Sequence[int], rows: int) -> None:
         count = len(tokens)
-        self._memory.before_pass(self.length)
         code = self._decode(self._batch.chain(tokens, self.length, rows))
         if code:
             self._fail(code, count)
@@ -336,7 +333,6 @@ class Context:
         code = 0
         for attempt in range(2):
             self._prepare_fork(leaves, compact=attempt > 0)
-            self._memory.before_pass(base)
             if self._memory.recurrent:
                 batch, order = self._batch.paths(last, tree, paths, base)
             else:
@@ -372,11 +368,11 @@ class Context:
 
     def _go_to(self, length: int) -> None:
         """Cut the sequence to exactly `length`, reading again what is lost on the way."""
-        wanted = self._tokens[:length]
         left = self._memory.rewind(self.length, length)
+        lost = self._tokens[left:length]
         del self._tokens[left:]
-        if left < length:
-            self.extend(wanted[left:], 0)
+        if lost:
+            self.extend(lost, 0)
 
     def _logits(self, rows: int) -> NDArray[np.float32]:
         if rows == 0:

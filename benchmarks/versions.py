@@ -25,7 +25,7 @@ import gains
 ours = gains.Ours(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), Path(sys.argv[5]))
 for line in sys.stdin:
     stats = ours.rate(*json.loads(line))
-    print(json.dumps([stats.tokens_per_second, stats.plain_tokens_per_second, stats.mean_acceptance_length]), flush=True)
+    print(json.dumps(stats.tokens_per_second), flush=True)
 ours.close()
 """
 """`gains.Ours` is what both checkouts have in common."""
@@ -47,7 +47,7 @@ class Version:
         assert self._child.stdin is not None and self._child.stdout is not None
         self._child.stdin.write(json.dumps([prompt, temperature, seed, tokens, drafter]) + "\n")
         self._child.stdin.flush()
-        return float(json.loads(self._child.stdout.readline())[0])
+        return float(self._child.stdout.readline())
 
     def close(self) -> None:
         """End it."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from localspec.engine.control.controller import Plan
 from localspec.engine.control.draft_value import DraftValue
-from localspec.engine.control.trials import Trials
+from localspec.engine.control.trials import PROBE_LENGTH, Trials
 from localspec.engine.records import State, StateChange
 
 if TYPE_CHECKING:
@@ -32,12 +32,15 @@ _RATE_MEMORY = 0.97  # per round
 _RATE_PRIOR = 24.0  # tokens at plain speed that the long-run rate starts from
 _FIRST_TRUST = 6  # guesses in a draft, until one of that length was kept whole
 _DOUBTED_GAIN = 1.0  # tokens that a free draft must promise to gain, where drafts are not expected to pay
-_DEBT_ROUNDS = 8  # catching up is an investment in about so many rounds, beyond what probes have gained already
+_DEBT_ROUNDS = 8  # catching up is an investment in so many rounds at least, beyond what probes have gained already;
+_TOKENS_OF_A_ROUND = 4  # in as many as these make of the answer so far: it is thought to be half done
+_PROOF = 2.0
 _PROMPT_ROUNDS = 60  # and reading the prompt in so many
-_LONGEST_STALL = 3.0  # times what a round like this one takes: what is beyond that was a pause, not the round
+_LONGEST_STALL = 1.5  # times what a round like this one takes: what is beyond that was a pause, not the round
 _QUIET_ROUNDS = 6  # rounds without a draft until the state reads off
 _PLAIN_GAPS = (2, 24, 128)  # rounds between plain passes at most: when plain is in doubt, the first time, later
 _LOOK_AHEAD = 8
+_WORTH_PROBING = 1.1  # times plain that a drafter must reach if all its guesses are kept
 _NEGLIGIBLE = 0.02
 
 
@@ -72,6 +75,7 @@ class AdaptiveController:
             self.reason = f"on: {self._expectation.why}"
         self._longest_kept: dict[str, int] = {}
         self._rounds = 0
+        self._first_round = 0
         self._plain_round = 0
         self._plain_passes = 0
         self._forget_text()
@@ -92,6 +96,7 @@ class AdaptiveController:
     def begin(self, related: bool) -> None:
         """An answer begins. What was learned of the pair stays; what of another text is forgotten."""
         self.changes = []
+        self._first_round = self._rounds
         if not related:
             self._forget_text()
 
@@ -126,7 +131,9 @@ class AdaptiveController:
         plan = self._decide(budget, self._allowed(forecasts))
         self._plan = plan
         self._forecast = forecasts.get(plan.drafter)
-        self._expected = self._forecast.kept[1] if self._forecast is not None else 0.0
+        self._expected = 0.0
+        if self._forecast is not None and plan.length:
+            self._expected = self._forecast.kept[plan.length if self._forecast.is_free else 1]
         return plan
 
     def _allowed(self, forecasts: Mapping[str, Forecast]) -> Mapping[str, Forecast]:
@@ -155,7 +162,7 @@ class AdaptiveController:
         reason = "as ordered" if self._ordered else f"{name} pays"
         if forecast.is_free:
             length, gain = self._best(forecast, min(budget, forecast.longest))
-            if self._doubted and gain <= _DOUBTED_GAIN:
+            if gain <= _DOUBTED_GAIN and (self._doubted or self.trials.is_wary(name)) and not self._ordered:
                 gain = -1.0
             return Plan(name, self._length or length, reason), gain
         longest = min(budget, forecast.longest)
@@ -163,15 +170,18 @@ class AdaptiveController:
         gain = self._value(name, forecast, min(longest, self._longest))
         if self._ordered:
             return Plan(name, length, reason), gain
-        if gain <= 0.0 or self.trials.blocked or self._doubted:
+        if gain <= 0.0 or self._doubted or self.trials.is_wary(name):
             return Plan(name, length, reason), -1.0
         rate = self.long_run_speedup
-        debt = max(0.0, rate * self._in_steps(forecast.debt) - self.trials.proven)
-        if gain * _DEBT_ROUNDS > debt:
-            return Plan(name, length, reason), gain - debt / _DEBT_ROUNDS
+        debt = self._in_steps(forecast.debt)
+        if debt:
+            debt = max(0.0, debt + self.trials.owed - _PROOF * self.trials.proven)
+        horizon = max(_DEBT_ROUNDS, (self._rounds - self._first_round) / _TOKENS_OF_A_ROUND)
+        if gain * horizon > debt:
+            return Plan(name, length, reason), gain - debt / horizon
         glance = rate * self._in_steps(forecast.glance)
         return Plan(name, length, f"{name} pays, not yet what it has missed", is_probe=True), (
-            gain - glance / _DEBT_ROUNDS
+            gain - glance
         )
 
     def _trusted(self, name: str) -> int:
@@ -209,10 +219,14 @@ class AdaptiveController:
 
     def _value(self, name: str, forecast: Forecast, most: int) -> float:
         """The tokens that a draft gains over plain, as calculated and as met lately."""
-        _, calculated = self._best(forecast, most)
+        _, calculated = self._best(forecast, min(most, forecast.longest))
         self._possible = self._could
         met = self._values.get(name)
-        return calculated if met is None else met.gain(self.long_run_speedup, calculated)
+        if met is None:
+            return calculated
+        # A lucky streak makes R more than drafts can bring: held against that, plain would look better than they.
+        rate = min(self.long_run_speedup, max(1.0, met.speedup))
+        return met.gain(rate, calculated)
 
     def _plain_is_due(self) -> bool:
         since = self._rounds - self._plain_round
@@ -291,10 +305,15 @@ class AdaptiveController:
         if self._forecast is not None and not self._forecast.is_free:
             self._meet(round_)
         if self._plan.is_probe:
-            self.trials.observe_probe(tokens, steps)
+            self.trials.observe_probe(name, tokens, steps)
             self._doubted = self._doubted and tokens <= steps
             return
-        self.trials.observe_draft(tokens, steps)
+        is_free = self._forecast is not None and self._forecast.is_free
+        # By what was to be expected where that is known well: luck is nobody's fault.
+        debt = 0.0
+        if self._forecast is not None:
+            debt = min(self._in_steps(self._forecast.debt), steps - 1.0)
+        self.trials.observe_draft(name, (tokens if is_free else 1 + self._expected) - steps + debt, steps, is_free, debt)
         if self.state == "off":
             self._change("on", f"on: {name} pays again")
         self.reason = f"on: {name} drafts, {self.long_run_speedup:.1f}x plain lately"
@@ -318,7 +337,7 @@ class AdaptiveController:
         """A look whether a drafter that costs time pays again."""
         for name, forecast in forecasts.items():
             longest = min(budget, forecast.longest, self._longest)
-            if forecast.is_free or not self._can_pay(forecast, longest):
+            if forecast.is_free or self._at_best(forecast, min(longest, PROBE_LENGTH)) < _WORTH_PROBING:
                 continue
             own = self._in_steps(forecast.glance)
 
@@ -330,10 +349,14 @@ class AdaptiveController:
                 return Plan(name, length, f"a probe: does {name} pay again?", is_probe=True)
         return None
 
-    def _can_pay(self, forecast: Forecast, longest: int) -> bool:
-        """Whether a draft gains anything when it is kept whole."""
-        return any(
-            n > self._in_steps(forecast.seconds[n]) + self._rows[forecast.rows[n]] for n in range(1, longest + 1)
+    def _at_best(self, forecast: Forecast, longest: int) -> float:
+        """How many times faster than plain it would be if all guesses were kept."""
+        return max(
+            (
+                (1 + n) / (1 + self._in_steps(forecast.seconds[n]) + self._rows[forecast.rows[n]])
+                for n in range(1, longest + 1)
+            ),
+            default=0.0,
         )
 
     def _off(self, forecasts: Mapping[str, Forecast]) -> str:

@@ -1,4 +1,4 @@
-"""A scripted engine behind the interface of `EngineClient`, and sessions that use it."""
+"""A scripted engine behind the interface of `EngineHandle`, and sessions that use it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from localspec.engine.records import (
     Token,
 )
 from localspec.engine.settings import GenerationRequest, LoadSettings
-from localspec.ground.errors import EngineDied
+from localspec.ground.errors import EngineDied, InvalidInput
 from localspec.pairs.memory.fit_records import FitPlan, Place, Placement
 from localspec.pairs.names.resolve import PairFiles
 from localspec.session import LoadOptions, Session
@@ -137,6 +137,12 @@ class FakeClient:
 
     def change(self, speculation: Any = None, sampler: Any = None) -> None:
         self.changes.append((speculation, sampler))
+
+    def death(self) -> EngineDied | None:
+        return None if self.alive else EngineDied("the engine's process ended (SIGTERM)")
+
+    def inspect(self, question: Any) -> Any:
+        raise InvalidInput("this engine is scripted")
 
     def close(self, patience: float = 3.0) -> None:
         self.alive = False
@@ -258,7 +264,7 @@ class FakeOpener:
         settings = LoadSettings(TARGET, draft, context=options.context)
         client.load(settings, 2, on_progress)
         files = PairFiles(pair, TARGET, draft, (TARGET,), (draft,) if draft else ())
-        return FakeSession(files, None, placed(), client, settings)  # type: ignore[arg-type]
+        return FakeSession(files, None, placed(), client, settings)
 
     @property
     def client(self) -> FakeClient:

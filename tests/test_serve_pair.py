@@ -94,6 +94,7 @@ def test_a_prompt_longer_than_the_context_is_a_400_that_names_both(live: Live) -
         reply = live.chat("x" * 2000, stream=stream)
         error = reply.json["error"]
         assert reply.status == 400 and error["code"] == "context_length_exceeded"
+        assert error["n_prompt_tokens"] > error["n_ctx"]
         assert "1024" in error["message"] and "20" in error["message"]
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,12 @@ from localspec.engine.process.watch import STEP_GROWTH, AwakeClock, Patience, Wa
 from localspec.engine.records import RoundFinished
 from localspec.engine.settings import GenerationRequest, LoadSettings, SamplerSettings
 from localspec.ground.errors import EngineDied
+from localspec.session import LoadOptions, open_session
+from localspec.ui.chat import Chat, ChatSettings
+from localspec.ui.runner import AnswerEnded, Runner
+from localspec.ui.session_store import SessionStore
 from tests.bigram import BigramPair
+from tests.serve_tools import serving, until
 
 ENDLESS = GenerationRequest(prompt="The ", sampler=SamplerSettings(temperature=0.9, seed=1), keep_cache=False)
 HASTY = Patience(silence=3.0)
@@ -86,6 +92,49 @@ def test_a_long_step_is_waited_for(bigram: BigramPair, tmp_path: Path) -> None:
         assert len(client.inspect(inspection.Encode(GenerationRequest(prompt=prompt)))) == len(prompt)
 
 
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whoever opens a session loses patience soon."""
+    monkeypatch.setattr("localspec.engine.process.client.Patience", lambda: HASTY)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.mark.usefixtures("hasty")
+def test_the_chat_keeps_the_text_and_goes_on_with_another_engine(bigram: BigramPair, tmp_path: Path) -> None:
+    news: list[Any] = []
+    chat = Chat(Runner(open_session, news.append), SessionStore(tmp_path), ChatSettings())
+    try:
+        chat.open_pair(str(bigram.target), LoadOptions(draft="none", context=4000, threads=1))
+        answer = chat.send("hello").answer
+        assert answer is not None
+        until(lambda: len(answer.tokens) > 10)
+        first = chat.runner.session
+        assert first is not None
+        os.kill(first.client.pid or 0, signal.SIGSTOP)
+        until(lambda: any(isinstance(each, AnswerEnded) for each in news))
+        (ended,) = (each for each in news if isinstance(each, AnswerEnded))
+        assert isinstance(ended.error, EngineDied) and "did not answer" in answer.note
+        assert len(answer.tokens) > 10 and chat.runner.session is None
+        assert first.client.death() is not None
+        chat.open_pair(str(bigram.target), LoadOptions(draft="none", context=4000, threads=1))
+        until(lambda: chat.runner.session is not None)
+    finally:
+        chat.runner.close()
+
+
+@pytest.mark.usefixtures("hasty")
+def test_the_server_starts_another_engine(bigram: BigramPair, capsys: pytest.CaptureFixture[str]) -> None:
+    options = LoadOptions(draft="none", context=4000, threads=1)
+    with serving(lambda draft_off: open_session(str(bigram.target), options)) as live:
+        os.kill(live.host.session.client.pid, signal.SIGSTOP)
+        reply = live.chat(max_tokens=3)
+        said = "the engine did not answer for 3 s; it is being started again"
+        assert reply.status == 500 and reply.json["error"]["message"] == said
+        until(lambda: live.host.state == "ready")
+        assert live.chat(max_tokens=3).status == 200 and live.host.restarts == 1
+    assert "did not answer" in capsys.readouterr().err
+
+
 SLEEPER = """
 import sys
 from pathlib import Path
@@ -95,7 +144,8 @@ from localspec.engine.records import RoundFinished
 from localspec.engine.settings import *
 with EngineClient(Path(sys.argv[2]), Patience(2.0, 2.0)) as client:
     client.load(LoadSettings(Path(sys.argv[1]), context=4000), threads=1)
-    request = GenerationRequest(prompt="The ", max_tokens=600, sampler=SamplerSettings(temperature=0))
+    plain = SpeculationSettings("none")
+    request = GenerationRequest(prompt="The ", speculation=plain, max_tokens=600, keep_cache=False)
     for event in client.generate(request):
         if isinstance(event, RoundFinished) and event.round.index in (0, 50):
             print(event.round.index, flush=True)

@@ -23,7 +23,7 @@ from localspec.ui.runner import News, OpenSession, Runner
 from localspec.ui.session_store import SessionStore
 
 if TYPE_CHECKING:
-    from localspec.engine.process.client import EngineClient
+    from localspec.engine.process.handle import EngineHandle
     from localspec.engine.records import LoadProgress
     from localspec.session import LoadOptions, Session
 
@@ -196,7 +196,7 @@ def _open_session(
     pair: str,
     options: LoadOptions,
     on_progress: Callable[[LoadProgress], None] | None = None,
-    on_client: Callable[[EngineClient], None] | None = None,
+    on_client: Callable[[EngineHandle], None] | None = None,
 ) -> Session:
     from localspec.session import open_session
 

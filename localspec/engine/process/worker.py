@@ -24,7 +24,6 @@ from localspec.engine.process.cancel import CancelFlag
 from localspec.engine.process.watch import Pulse
 from localspec.engine.process.wire import Sender, receive
 from localspec.ground.errors import EngineError, LocalspecError
-from localspec.ground.terminal import one_line
 
 
 def main() -> None:
@@ -86,8 +85,8 @@ class Worker:
         except LocalspecError as error:
             if isinstance(error, EngineError):
                 traceback.print_exc()
-            else:  # foreseen, and told to whoever asked
-                print(f"refused: {one_line(error.message, 300)}", file=sys.stderr)
+            else:
+                _note(error)
             self._reply(commands.Failed(error))
         except Exception as error:
             traceback.print_exc()
@@ -147,12 +146,18 @@ class Worker:
         try:
             self._engine.change(change.speculation, change.sampler)
         except LocalspecError as error:  # an impossible order: the answer goes on as it was
-            print(f"refused: {one_line(error.message, 300)}", file=sys.stderr)
+            _note(error)
 
     def _loaded(self) -> Engine:
         if self._engine is None:
             raise EngineError("no model is loaded")
         return self._engine
+
+
+def _note(error: LocalspecError) -> None:
+    """One line for what was foreseen. Not its message, which may quote what a person wrote: whoever asked has that."""
+    *_, frame = traceback.extract_tb(error.__traceback__)
+    print(f"refused: {type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}", file=sys.stderr, flush=True)
 
 
 def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:

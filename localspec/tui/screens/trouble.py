@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from localspec.engine.settings import SpeculationSettings
-from localspec.ground.errors import Cancelled, EngineDied, LocalspecError
+from localspec.ground.errors import Cancelled, ContextFull, EngineDied
 from localspec.ground.terminal import visible
 from localspec.tui.screens.page import Choose
 
@@ -47,7 +47,7 @@ def show_trouble(screen: ChatScreen, error: Exception) -> None:
     """Whatever the engine's thread ran into."""
     if isinstance(error, EngineDied):
         screen.app.push_screen(EngineDiedScreen(error), lambda choice: _restart(screen, choice))
-    elif isinstance(error, LocalspecError) and "tokens, the context" in error.message:
+    elif isinstance(error, ContextFull):
         show_context_full(screen, error.message)
     elif not isinstance(error, Cancelled):
         screen.complain(error)

@@ -20,7 +20,7 @@ from localspec.ground import logs
 
 _PACKAGES = (
     *("llama-cpp-python", "huggingface-hub", "textual", "gguf", "numpy", "click", "psutil"),
-    *("starlette", "uvicorn"),
+    *("starlette", "uvicorn", "prometheus-client"),
 )
 _SHOWN_VARIABLES = re.compile(
     r"HF_HUB_(OFFLINE|DISABLE_\w+)|(CUDA|HIP)_VISIBLE_DEVICES|GGML_\w+|NO_COLOR|FORCE_COLOR|TERM|LANG|LC_ALL"

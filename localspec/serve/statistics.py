@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
@@ -25,6 +26,16 @@ _WAIT_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60
 _TOKEN_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One name of the page, for people."""
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+
 class Statistics:
     """Counters of one server's life."""
 
@@ -40,6 +51,7 @@ class Statistics:
         self._queue = queue
         self._memory = memory
         self._registry = CollectorRegistry()
+        self._described: list[Described] = []
         self._draft_tokens = self._counter("spec_dec_draft_tokens_total", "Draft tokens that the target verified.")
         self._accepted = self._counter("spec_dec_accepted_tokens_total", "Draft tokens that were kept and sent.")
         self._draft_latency = self._histogram(
@@ -100,6 +112,14 @@ class Statistics:
     def page(self) -> str:
         """/metrics."""
         return generate_latest(self._registry).decode("utf-8")
+
+    def described(self) -> list[Described]:
+        """Everything on the page, in its order."""
+        gauges = [
+            Described(m.name, m.type, m.documentation, tuple(m.samples[0].labels) if m.samples else ())
+            for m in self._gauges()
+        ]
+        return [*self._described, *gauges]
 
     def request(self, path: str, status: int) -> None:
         """One HTTP request was answered."""
@@ -170,9 +190,11 @@ class Statistics:
     # --- parts -----------------------------------------------------------------------------------------
 
     def _counter(self, name: str, help: str, labels: Sequence[str] = ()) -> Counter:
+        self._described.append(Described(name, "counter", help, tuple(labels)))
         return Counter(name, help, labels, registry=self._registry)
 
     def _histogram(self, name: str, help: str, bounds: Sequence[float]) -> Histogram:
+        self._described.append(Described(name, "histogram", help))
         return Histogram(name, help, buckets=bounds, registry=self._registry)
 
     def _gauges(self) -> Iterator[Metric]:

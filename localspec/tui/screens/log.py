@@ -39,8 +39,10 @@ class LogScreen(Page[None]):
         self.query_one(VerticalScroll).scroll_end(animate=False)
 
 
-def log_screen(client: EngineHandle | None) -> LogScreen:
-    """Of a running engine, or of none."""
+def log_screen(client: EngineHandle | None, server: str = "") -> LogScreen:
+    """Of a running engine, or of none. `server`: the address where it runs; "" = here."""
+    if server:
+        return LogScreen([], f"The engine and its log are where {server} runs.")
     if client is None:
         return LogScreen([], "no engine is running")
-    return LogScreen(client.log_tail(_LINES), str(client.log_path or "the server keeps its own log"))
+    return LogScreen(client.log_tail(_LINES), str(client.log_path))

@@ -24,7 +24,7 @@ from localspec.session import LoadOptions, open_session
 from localspec.ui.chat import Chat, ChatSettings
 from localspec.ui.runner import AnswerEnded, Runner
 from localspec.ui.session_store import SessionStore
-from tests.bigram import BigramPair
+from tests.bigram import END, BigramPair
 from tests.serve_tools import serving, until
 
 ENDLESS = GenerationRequest(prompt="The ", sampler=SamplerSettings(temperature=0.9, seed=1), keep_cache=False)
@@ -102,7 +102,8 @@ def hasty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("hasty")
 def test_the_chat_keeps_the_text_and_goes_on_with_another_engine(bigram: BigramPair, tmp_path: Path) -> None:
     news: list[Any] = []
-    chat = Chat(Runner(open_session, news.append), SessionStore(tmp_path), ChatSettings())
+    sampler = SamplerSettings(logit_bias=((END, float("-inf")),))  # it does not end by itself
+    chat = Chat(Runner(open_session, news.append), SessionStore(tmp_path), ChatSettings(sampler))
     try:
         chat.open_pair(str(bigram.target), LoadOptions(draft="none", context=4000, threads=1))
         answer = chat.send("hello").answer

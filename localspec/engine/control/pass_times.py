@@ -83,6 +83,16 @@ class PassTimes:
         """What the machine does to every pass now, in log seconds; 0 = as when it was calibrated."""
         return self._mood.mean
 
+    @property
+    def pace(self) -> float:
+        """What a pass of one row in an empty context takes now, in log seconds; times must be known."""
+        return math.log(self.curve[1]) + self._mood.mean
+
+    def shift(self, log_seconds: float) -> None:
+        """The machine is known to be slower by so much."""
+        self._mood.mean += log_seconds
+        self._bucket = -1
+
     def seconds(self, rows: int, position: int) -> float:
         """Expected time of a pass; beyond 65 rows in proportion. 0 while nothing is known."""
         if not self.curve:

@@ -41,6 +41,8 @@ _LONGEST_STALL = 1.5  # times what a round like this one takes: what is beyond t
 _QUIET_ROUNDS = 6  # rounds without a draft until the state reads off
 _PLAIN_GAPS = (2, 24, 128)  # rounds between plain passes at most: when plain is in doubt, the first time, later
 _LOOK_AHEAD = 8
+_DOUBT = 0.4  # tokens that a drafter gets the benefit of the doubt for, once it has begun, ...
+_DOUBT_ROUNDS = 4  # ... halved after so many rounds: two drafts that failed are no reason to give up
 _WORTH_PROBING = 1.1  # times plain that a drafter must reach if all its guesses are kept
 _NEGLIGIBLE = 0.02
 
@@ -236,7 +238,7 @@ class AdaptiveController:
             return calculated
         # A lucky streak makes R more than drafts can bring: held against that, plain would look better than they.
         rate = min(self.long_run_speedup, max(1.0, met.speedup))
-        return met.gain(rate, calculated)
+        return met.gain(rate, calculated) + _DOUBT / (1 + met.rounds / _DOUBT_ROUNDS)
 
     def _plain_is_due(self) -> bool:
         since = self._rounds - self._plain_round

@@ -34,15 +34,15 @@ _FIRST_TRUST = 6  # guesses in a draft, until one of that length was kept whole
 _DOUBTED_GAIN = 1.0  # tokens that a free draft must promise to gain, where drafts are not expected to pay
 _DEBT_ROUNDS = 8  # catching up is an investment in so many rounds at least,
 _TOKENS_OF_A_ROUND = 4  # or in as many as these make of the answer so far: it is thought to be half done;
-_DEBT_SHARE = 0.03  # of the text's time that this may risk, though,
+_DEBT_SHARE = 0.05  # of the text's time that this may risk, though,
 _PROOF = 2.0  # and so many times what probes in a row have gained
 _PROMPT_ROUNDS = 60  # and reading the prompt in so many
 _LONGEST_STALL = 1.5  # times what a round like this one takes: what is beyond that was a pause, not the round
 _QUIET_ROUNDS = 6  # rounds without a draft until the state reads off
 _PLAIN_GAPS = (2, 24, 128)  # rounds between plain passes at most: when plain is in doubt, the first time, later
 _LOOK_AHEAD = 8
-_DOUBT = 0.4  # tokens that a drafter gets the benefit of the doubt for, once it has begun, ...
-_DOUBT_ROUNDS = 4  # ... halved after so many rounds: two drafts that failed are no reason to give up
+_DOUBT = 0.6  # tokens that a drafter gets the benefit of the doubt for, once it has begun, ...
+_DOUBT_ROUNDS = 8  # ... halved after so many rounds: two drafts that failed are no reason to give up
 _WORTH_PROBING = 1.1  # times plain that a drafter must reach if all its guesses are kept
 _NEGLIGIBLE = 0.02
 
@@ -163,7 +163,7 @@ class AdaptiveController:
         """The best that this drafter can do now, and the tokens it gains over plain (negative: it loses)."""
         reason = "as ordered" if self._ordered else f"{name} pays"
         if forecast.is_free:
-            length, gain = self._best(forecast, min(budget, forecast.longest))
+            length, gain = self._best(forecast, min(budget, forecast.longest), self.long_run_speedup)
             if gain <= _DOUBTED_GAIN and (self._doubted or self.trials.is_wary(name)) and not self._ordered:
                 gain = -1.0
             return Plan(name, self._length or length, reason), gain
@@ -213,9 +213,9 @@ class AdaptiveController:
     def _in_steps(self, seconds: float) -> float:
         return seconds / self._plain if self._plain > 0 else 0.0
 
-    def _best(self, forecast: Forecast, most: int) -> tuple[int, float]:
-        """The best length set beforehand, and the tokens it gains over plain."""
-        rate, per_second = self.long_run_speedup, self._in_steps(1.0)
+    def _best(self, forecast: Forecast, most: int, rate: float) -> tuple[int, float]:
+        """The best length set beforehand, and the tokens it gains over plain, when time is worth `rate` times plain."""
+        per_second = self._in_steps(1.0)
         rows, kept, seconds, passes = self._rows, forecast.kept, forecast.seconds, forecast.rows
         best, best_gain, possible = 1, -1.0, 1.0
         for length in range(1, most + 1):
@@ -231,13 +231,14 @@ class AdaptiveController:
 
     def _value(self, name: str, forecast: Forecast, most: int) -> float:
         """The tokens that a draft gains over plain, as calculated and as met lately."""
-        _, calculated = self._best(forecast, min(most, forecast.longest))
+        met, rate = self._values.get(name), self.long_run_speedup
+        if met is not None:
+            # A lucky streak makes R more than drafts can bring: held against that, plain would look better than they.
+            rate = min(rate, max(1.0, met.speedup))
+        _, calculated = self._best(forecast, min(most, forecast.longest), rate)
         self._possible = self._could
-        met = self._values.get(name)
         if met is None:
             return calculated
-        # A lucky streak makes R more than drafts can bring: held against that, plain would look better than they.
-        rate = min(self.long_run_speedup, max(1.0, met.speedup))
         return met.gain(rate, calculated) + _DOUBT / (1 + met.rounds / _DOUBT_ROUNDS)
 
     def _plain_is_due(self) -> bool:
@@ -377,7 +378,7 @@ class AdaptiveController:
 
     def _why_off(self, forecasts: Mapping[str, Forecast]) -> str:
         """In milliseconds, for the best length of the drafter that comes nearest to paying."""
-        offers = [(self._best(f, min(f.longest, len(self._rows) - 2)), f) for f in forecasts.values() if not f.is_free]
+        offers = [(self._best(f, min(f.longest, len(self._rows) - 2), 1.0), f) for f in forecasts.values() if not f.is_free]
         if not offers:
             return "nothing worth copying"
         (length, _), forecast = max(offers, key=lambda offer: offer[0][1])

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gains import TEMPLATE
-from long_prompts import LONG_PROMPTS
+from long_prompts import JUDGE_PROMPTS, LONG_PROMPTS
 
 from localspec.engine.llama.context import Context, ContextSettings
 from localspec.engine.llama.weights import Placement, Weights
@@ -131,7 +131,8 @@ def main() -> None:
     parser.add_argument("target", type=Path)
     parser.add_argument("draft", type=Path)
     parser.add_argument("--save", type=Path, required=True)
-    parser.add_argument("--kinds", nargs="*", default=list(LONG_PROMPTS), choices=list(LONG_PROMPTS))
+    parser.add_argument("--judge", action="store_true", help="the prompts that nothing is tuned on")
+    parser.add_argument("--kinds", nargs="*", help="of the set of prompts; all by default")
     parser.add_argument("--temperatures", nargs="*", type=float, default=[0.0, 0.8])
     parser.add_argument("--tokens", type=int, default=800, help="of each answer, at most")
     parser.add_argument("--chain", type=int, default=16, help="guesses at each position")
@@ -140,9 +141,10 @@ def main() -> None:
     options = parser.parse_args()
     recorder = Recorder(options.target, options.draft, options.context, options.chain, options.threads)
     traces: list[dict[str, object]] = []
-    for kind in options.kinds:
+    prompts = JUDGE_PROMPTS if options.judge else LONG_PROMPTS
+    for kind in options.kinds or prompts:
         for temperature in options.temperatures:
-            prompt = TEMPLATE.format(LONG_PROMPTS[kind])
+            prompt = TEMPLATE.format(prompts[kind])
             trace = recorder.record(prompt, temperature, options.tokens, seed=1)
             traces.append({"kind": kind, "temperature": temperature, **trace})
             options.save.write_text(json.dumps(traces, separators=(",", ":")))  # as they come

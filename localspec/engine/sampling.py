@@ -248,9 +248,16 @@ def confidence(row: NDArray[np.float32], token: int) -> float:
 
 
 def _softmax(ids: NDArray[np.int64], logits: NDArray[np.float64], temperature: float) -> Distribution:
-    with np.errstate(over="ignore"):  # a tiny temperature leaves nothing but the likeliest
-        weights = np.exp((logits - logits.max()) / temperature)
+    if temperature < _TINY_TEMPERATURE:
+        logits = logits - logits.max()  # dividing first would give infinities on both sides
+    with np.errstate(over="ignore"):
+        scaled = logits / temperature
+    weights = np.exp(scaled - scaled.max())
     return Distribution(ids, weights / weights.sum())
+
+
+_TINY_TEMPERATURE = 1e-300
+"""Logits of some hundreds, divided by less, are beyond the largest number."""
 
 
 def _nothing_to_choose(row: NDArray[np.float32]) -> LocalspecError:

@@ -111,7 +111,8 @@ class AdaptiveController:
             return True
         self._price(position, self._longest)
         debt = self.long_run_speedup * self._in_steps(forecast.debt)
-        return self._value(drafter, forecast, self._longest) * _PROMPT_ROUNDS > debt
+        most = min(self._longest, forecast.longest)
+        return self._value(drafter, forecast, most) * _PROMPT_ROUNDS > debt
 
     def _forget_text(self) -> None:
         self.trials = Trials()

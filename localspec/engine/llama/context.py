@@ -30,6 +30,9 @@ _FLASH = {"auto": -1, "off": 0, "on": 1}
 _NO_ROOM = 1
 _UNTOUCHED = (_NO_ROOM, -1)
 """Codes of libllama that come before anything was decoded."""
+_MOST_SNAPSHOTS = 16
+"""Of a running state. Each adds nodes to the compute graph, whose size is fixed: with 20 in LFM2-2.6B's shape (30
+layers) or 24 in LFM2-350M's libllama ends the process. llama.cpp's own programs use up to 16."""
 _SLICE = 512
 """Rows per libllama call while reading a prompt: between slices a GPU run can be cancelled."""
 
@@ -91,7 +94,6 @@ class Context:
             recurrent=weights.is_recurrent,
             window=max(0, int(self._lib.llama_model_n_swa(weights.handle))),
             swa_full=settings.swa_full,
-            leaves=settings.leaves,
         )
         self._tokens: list[int] = []
         self._scored: _Scored | None = None
@@ -140,8 +142,7 @@ class Context:
         `keep`, `tokens` has the whole chain, or the first path of the tree. Raises as `extend`, and EngineError for
         more rows or leaves than the context was made for.
         """
-        if not is_chain(parents):
-            assert parents is not None
+        if parents is not None and not is_chain(parents, len(ids)):
             return self._score_tree(last, Tree(ids, parents))
         base = self.length
         if self._memory.recurrent and len(ids) > self._memory.snapshots:  # else `keep` can cut back to every length
@@ -160,15 +161,14 @@ class Context:
         scored = self._scored
         if scored is None:
             raise EngineError("nothing was scored that could be kept")
-        whole: Sequence[int] = range(len(scored.ids))
         if scored.tree is not None:
             leaf = scored.tree.leaf_of(path, scored.paths)
             whole = scored.paths[leaf]
             self._memory.adopt(leaf, len(scored.paths), 1 + len(whole))
-        elif list(path) != list(whole[: len(path)]):
-            raise EngineError(f"the guesses {list(path)} are not the first of a chain of {len(whole)}")
+            self._tokens[scored.base :] = [scored.last, *(scored.ids[node] for node in whole)]
+        elif len(path) > len(scored.ids) or list(path) != list(range(len(path))):
+            raise EngineError(f"the guesses {list(path)} are not the first of a chain of {len(scored.ids)}")
         self._scored = None
-        self._tokens[scored.base :] = [scored.last, *(scored.ids[node] for node in whole)]
         self._go_to(scored.base + 1 + len(path))
 
     # --- going back ---------------------------------------------------------------------------------
@@ -280,7 +280,6 @@ class Context:
 
     def _read(self, tokens: Sequence[int], rows: int) -> None:
         count = len(tokens)
-        self._memory.before_pass(self.length)
         code = self._decode(self._batch.chain(tokens, self.length, rows))
         if code:
             self._fail(code, count)
@@ -334,7 +333,6 @@ class Context:
         code = 0
         for attempt in range(2):
             self._prepare_fork(leaves, compact=attempt > 0)
-            self._memory.before_pass(base)
             if self._memory.recurrent:
                 batch, order = self._batch.paths(last, tree, paths, base)
             else:
@@ -370,11 +368,11 @@ class Context:
 
     def _go_to(self, length: int) -> None:
         """Cut the sequence to exactly `length`, reading again what is lost on the way."""
-        wanted = self._tokens[:length]
         left = self._memory.rewind(self.length, length)
+        lost = self._tokens[left:length]
         del self._tokens[left:]
-        if left < length:
-            self.extend(wanted[left:], 0)
+        if lost:
+            self.extend(lost, 0)
 
     def _logits(self, rows: int) -> NDArray[np.float32]:
         if rows == 0:
@@ -412,5 +410,5 @@ def context_parameters(lib: Any, settings: ContextSettings, recurrent: bool) -> 
     params.swa_full = settings.swa_full
     if recurrent:
         # Two less than the context, which bounds n_ubatch.
-        params.n_rs_seq = max(min(settings.rows - 1, settings.tokens - 2), 0)
+        params.n_rs_seq = max(min(settings.rows - 1, settings.tokens - 2, _MOST_SNAPSHOTS), 0)
     return params

@@ -46,9 +46,7 @@ class Memory:
     `held` is the number of tokens in sequence 0, which the caller knows.
     """
 
-    def __init__(
-        self, library: Any, context: Any, *, recurrent: bool, window: int, swa_full: bool, leaves: int
-    ) -> None:
+    def __init__(self, library: Any, context: Any, *, recurrent: bool, window: int, swa_full: bool) -> None:
         """`window`: of the layers with sliding attention, in tokens; 0 = there are none."""
         self._lib = library
         self._context = context
@@ -58,12 +56,8 @@ class Memory:
         self._cuts = True
         self._window = window
         self._swa_full = swa_full
-        self._keeps_checkpoints = recurrent or (window > 0 and (leaves > 1 or not swa_full))
         self._rows = 0  # of sequence 0 in the last pass
         self._rolled_back = False  # since the last pass
-        self._whole_from = 0  # the window before every end from here on is whole
-        self._in_order = True  # cells lie in the order of their positions, so the oldest go first
-        self._trees = False  # decoded at any time
         self._checkpoints: list[_Checkpoint] = []
         self._guard: _Checkpoint | None = None
 
@@ -91,7 +85,6 @@ class Memory:
             return held
         if length > 0 and self._reaches(held, length) and self._cut(length):
             self._rolled_back = self.recurrent
-            self._whole_from = min(self._whole_from, length)
             self._forget_beyond(length)
             return length
         nearest = self._nearest(length)
@@ -104,14 +97,8 @@ class Memory:
     def clear(self) -> None:
         """Forget everything, checkpoints too."""
         self._lib.llama_memory_clear(self._handle, False)
-        self._rows, self._whole_from = 0, 0
-        self._rolled_back = False
-        self._in_order = True
+        self._rows, self._rolled_back = 0, False
         self._forget_beyond(0)
-
-    def before_pass(self, held: int) -> None:
-        """Rows are about to be added: a window drops what lies so far back that no token from `held` on needs it."""
-        self._whole_from = max(self._whole_from, held)
 
     def after_pass(self, rows: int) -> None:
         """`rows` rows were added to sequence 0 in one micro-batch."""
@@ -121,6 +108,7 @@ class Memory:
     def after_failure(self, held: int) -> int:
         """A pass on `held` tokens was cut short; how many are left. A running state is then half written."""
         if not self.recurrent:
+            self._cut(held)  # of a tree libllama leaves rows behind
             return min(held, self.length())
         nearest = self._nearest(held)
         if nearest is not None and self._put_back(nearest):
@@ -134,12 +122,14 @@ class Memory:
             return False
         if self.recurrent and (self._rolled_back or held - length > min(self.snapshots, self._rows - 1)):
             return False
-        if self._window == 0 or length >= self._whole_from:
+        # No pass drops what a token that it reads needs, and the snapshots are those of the last pass.
+        if self._window == 0 or self.recurrent:
             return True
-        if self.recurrent or not self._in_order:  # the oldest position says nothing about the others
-            return False
-        oldest = int(self._lib.llama_memory_seq_pos_min(self._handle, 0))
-        return 0 <= oldest <= max(0, length - self._window + 1)
+        # Nothing is missing behind the oldest position: with a cell that is used again, libllama drops all older ones.
+        return 0 <= self._oldest() <= max(0, length - self._window + 1)
+
+    def _oldest(self) -> int:
+        return int(self._lib.llama_memory_seq_pos_min(self._handle, 0))
 
     def try_to_cut(self, length: int) -> bool:
         """Whether libllama removes the end of a sequence at all. To be followed by `clear`."""
@@ -153,7 +143,7 @@ class Memory:
 
     def checkpoint(self, held: int) -> None:
         """Keep a way back to the present length, where this memory needs one."""
-        if not self._keeps_checkpoints or held == 0:
+        if held == 0 or not self._needs_checkpoints():
             return
         self._checkpoints = [kept for kept in self._checkpoints if kept.length != held]
         if self._partial_size() > CHECKPOINT_BYTES:
@@ -161,6 +151,10 @@ class Memory:
         self._checkpoints.append(self._copy(held))
         while len(self._checkpoints) > CHECKPOINTS or self.checkpoint_bytes > CHECKPOINT_BYTES:
             del self._checkpoints[0]
+
+    def _needs_checkpoints(self) -> bool:
+        """A window that keeps everything needs them only after `restore`: what lies behind the window is not saved."""
+        return self.recurrent or (self._window > 0 and (not self._swa_full or self._oldest() > 0))
 
     @property
     def checkpoint_bytes(self) -> int:
@@ -200,13 +194,9 @@ class Memory:
         size, pointer = len(kept.state), kept.state.ctypes.data_as(_UINT8)
         if self._lib.llama_state_seq_set_data_ext(self._context, pointer, size, 0, _PARTIAL) != size:
             return False
-        self._loaded(kept.length)
+        self._rows, self._rolled_back = 0, False
         # Its order matters: the running state is back at that length by now, only the cache is still too long.
         return self._cut(kept.length) and self.length() == kept.length
-
-    def _loaded(self, length: int) -> None:
-        self._rows, self._rolled_back, self._whole_from = 0, False, length
-        self._in_order = self._in_order and self._swa_full and not self._trees
 
     # --- whole copies -------------------------------------------------------------------------------
 
@@ -230,7 +220,6 @@ class Memory:
         if done != len(state) or self.length() != length:
             self.clear()
             return False
-        self._loaded(length)
         return True
 
     # --- trees --------------------------------------------------------------------------------------
@@ -240,8 +229,6 @@ class Memory:
         if self._rolled_back:
             # A copy of a sequence does not take the pending step back with it; putting the state back does it.
             self._renew(held)
-        if self._window:
-            self._trees, self._in_order = True, False
         for sequence in range(1, leaves):
             self._lib.llama_memory_seq_cp(self._handle, 0, sequence, -1, -1)
 

@@ -30,11 +30,6 @@ class Tree:
         self.paths = tuple(self._path(node) for node in range(len(ids)) if node not in inner)
         """Of each leaf, in the order of the leaves: its nodes, from the root down."""
 
-    @property
-    def is_chain(self) -> bool:
-        """Whether every node has at most one child."""
-        return len(self.paths) <= 1
-
     def leaf_of(self, path: Sequence[int], paths: Sequence[Sequence[int]]) -> int:
         """Index of the shortest of `paths` that begins with `path`: what lies below it is least to take back.
 
@@ -54,6 +49,6 @@ class Tree:
         return tuple(reversed(nodes))
 
 
-def is_chain(parents: Sequence[int] | None) -> bool:
-    """Whether each node follows the one before it."""
-    return parents is None or all(parent == node - 1 for node, parent in enumerate(parents))
+def is_chain(parents: Sequence[int], count: int) -> bool:
+    """Whether `count` nodes follow each the one before it."""
+    return len(parents) == count and all(parent == node - 1 for node, parent in enumerate(parents))

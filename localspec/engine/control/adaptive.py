@@ -182,7 +182,9 @@ class AdaptiveController:
         if debt <= self._worth_of_catching_up(gain):
             return Plan(name, length, reason), gain - min(gain, debt) / _DEBT_ROUNDS
         glance = self._in_steps(forecast.glance)
-        if not self.trials.can_lose(glance + self._price_of(forecast, length)):
+        while length and not self.trials.can_lose(glance + self._price_of(forecast, length)):
+            length -= 1
+        if not length:
             return Plan(name, length, reason), -1.0
         reason = f"{name} pays, not yet what it has missed"
         return Plan(name, length, reason, is_probe=True), gain - rate * glance

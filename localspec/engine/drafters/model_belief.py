@@ -158,7 +158,9 @@ class ModelBelief:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON for the disk."""
-        return {"times": self.times.to_dict(), "pace": self._pace, "acceptance": self.acceptance.to_dict()}
+        # Times are stored without the mood of the moment; they were true at this pace.
+        pace = None if self._pace is None else self._pace - self.times.mood
+        return {"times": self.times.to_dict(), "pace": pace, "acceptance": self.acceptance.to_dict()}
 
     def load(self, stored: Mapping[str, Any]) -> None:
         """Take up what `to_dict` gave. Raises ValueError when it is anything else, and changes nothing then."""

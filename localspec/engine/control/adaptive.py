@@ -32,14 +32,17 @@ _RATE_MEMORY = 0.97  # per round
 _RATE_PRIOR = 24.0  # tokens at plain speed that the long-run rate starts from
 _FIRST_TRUST = 6  # guesses in a draft, until one of that length was kept whole
 _DOUBTED_GAIN = 1.0  # tokens that a free draft must promise to gain, where drafts are not expected to pay
-_DEBT_ROUNDS = 8  # catching up is an investment in so many rounds at least, beyond what probes have gained already;
-_TOKENS_OF_A_ROUND = 4  # in as many as these make of the answer so far: it is thought to be half done
-_PROOF = 2.0
+_DEBT_ROUNDS = 8  # catching up is an investment in so many rounds at least,
+_TOKENS_OF_A_ROUND = 4  # or in as many as these make of the answer so far: it is thought to be half done;
+_DEBT_SHARE = 0.05  # of the text's time that this may risk, though,
+_PROOF = 2.0  # and so many times what probes in a row have gained
 _PROMPT_ROUNDS = 60  # and reading the prompt in so many
 _LONGEST_STALL = 1.5  # times what a round like this one takes: what is beyond that was a pause, not the round
 _QUIET_ROUNDS = 6  # rounds without a draft until the state reads off
 _PLAIN_GAPS = (2, 24, 128)  # rounds between plain passes at most: when plain is in doubt, the first time, later
 _LOOK_AHEAD = 8
+_DOUBT = 0.6  # tokens that a drafter gets the benefit of the doubt for, once it has begun, ...
+_DOUBT_ROUNDS = 8  # ... halved after so many rounds: two drafts that failed are no reason to give up
 _WORTH_PROBING = 1.1  # times plain that a drafter must reach if all its guesses are kept
 _NEGLIGIBLE = 0.02
 
@@ -161,7 +164,7 @@ class AdaptiveController:
         """The best that this drafter can do now, and the tokens it gains over plain (negative: it loses)."""
         reason = "as ordered" if self._ordered else f"{name} pays"
         if forecast.is_free:
-            length, gain = self._best(forecast, min(budget, forecast.longest))
+            length, gain = self._best(forecast, min(budget, forecast.longest), self.long_run_speedup)
             if gain <= _DOUBTED_GAIN and (self._doubted or self.trials.is_wary(name)) and not self._ordered:
                 gain = -1.0
             return Plan(name, self._length or length, reason), gain
@@ -175,14 +178,22 @@ class AdaptiveController:
         rate = self.long_run_speedup
         debt = self._in_steps(forecast.debt)
         if debt:
-            debt = max(0.0, debt + self.trials.owed - _PROOF * self.trials.proven)
-        horizon = max(_DEBT_ROUNDS, (self._rounds - self._first_round) / _TOKENS_OF_A_ROUND)
-        if gain * horizon > debt:
-            return Plan(name, length, reason), gain - debt / horizon
-        glance = rate * self._in_steps(forecast.glance)
-        return Plan(name, length, f"{name} pays, not yet what it has missed", is_probe=True), (
-            gain - glance
-        )
+            debt += self.trials.owed
+        if debt <= self._worth_of_catching_up(gain):
+            return Plan(name, length, reason), gain - min(gain, debt) / _DEBT_ROUNDS
+        glance = self._in_steps(forecast.glance)
+        while length and not self.trials.can_lose(glance + self._price_of(forecast, length)):
+            length -= 1
+        if not length:
+            return Plan(name, length, reason), -1.0
+        reason = f"{name} pays, not yet what it has missed"
+        return Plan(name, length, reason, is_probe=True), gain - rate * glance
+
+    def _worth_of_catching_up(self, gain: float) -> float:
+        """The plain steps that reading what a drafter has missed may take, where a draft gains so many tokens."""
+        rounds = (self._rounds - self._first_round) / _TOKENS_OF_A_ROUND
+        at_risk = min(gain * rounds, _DEBT_SHARE * self.trials.elapsed)
+        return gain * _DEBT_ROUNDS + at_risk + _PROOF * self.trials.proven
 
     def _trusted(self, name: str) -> int:
         return max(_FIRST_TRUST, 2 * self._longest_kept.get(name, 0))
@@ -198,12 +209,16 @@ class AdaptiveController:
         one = curve[1]
         self._rows = [0.0, *((curve[rows] - one) * scale + host * (rows - 1) for rows in range(1, most + 2))]
 
+    def _price_of(self, forecast: Forecast, guesses: int) -> float:
+        """Of a draft, debts left out, beyond a plain pass, in plain steps."""
+        return self._in_steps(forecast.seconds[guesses]) + self._rows[forecast.rows[guesses]]
+
     def _in_steps(self, seconds: float) -> float:
         return seconds / self._plain if self._plain > 0 else 0.0
 
-    def _best(self, forecast: Forecast, most: int) -> tuple[int, float]:
-        """The best length set beforehand, and the tokens it gains over plain."""
-        rate, per_second = self.long_run_speedup, self._in_steps(1.0)
+    def _best(self, forecast: Forecast, most: int, rate: float) -> tuple[int, float]:
+        """The best length set beforehand, and the tokens it gains over plain, when time is worth `rate` times plain."""
+        per_second = self._in_steps(1.0)
         rows, kept, seconds, passes = self._rows, forecast.kept, forecast.seconds, forecast.rows
         best, best_gain, possible = 1, -1.0, 1.0
         for length in range(1, most + 1):
@@ -219,14 +234,15 @@ class AdaptiveController:
 
     def _value(self, name: str, forecast: Forecast, most: int) -> float:
         """The tokens that a draft gains over plain, as calculated and as met lately."""
-        _, calculated = self._best(forecast, min(most, forecast.longest))
+        met, rate = self._values.get(name), self.long_run_speedup
+        if met is not None:
+            # A lucky streak makes R more than drafts can bring: held against that, plain would look better than they.
+            rate = min(rate, max(1.0, met.speedup))
+        _, calculated = self._best(forecast, min(most, forecast.longest), rate)
         self._possible = self._could
-        met = self._values.get(name)
         if met is None:
             return calculated
-        # A lucky streak makes R more than drafts can bring: held against that, plain would look better than they.
-        rate = min(self.long_run_speedup, max(1.0, met.speedup))
-        return met.gain(rate, calculated)
+        return met.gain(rate, calculated) + _DOUBT / (1 + met.rounds / _DOUBT_ROUNDS)
 
     def _plain_is_due(self) -> bool:
         since = self._rounds - self._plain_round
@@ -308,12 +324,10 @@ class AdaptiveController:
             self.trials.observe_probe(name, tokens, steps)
             self._doubted = self._doubted and tokens <= steps
             return
-        is_free = self._forecast is not None and self._forecast.is_free
-        # By what was to be expected where that is known well: luck is nobody's fault.
-        debt = 0.0
-        if self._forecast is not None:
-            debt = min(self._in_steps(self._forecast.debt), steps - 1.0)
-        self.trials.observe_draft(name, (tokens if is_free else 1 + self._expected) - steps + debt, steps, is_free, debt)
+        forecast = self._forecast
+        debt = min(self._in_steps(forecast.debt), steps - 1.0) if forecast is not None else 0.0
+        is_free = forecast is not None and forecast.is_free
+        self.trials.observe_draft(name, tokens - steps + debt, steps, is_free, debt)
         if self.state == "off":
             self._change("on", f"on: {name} pays again")
         self.reason = f"on: {name} drafts, {self.long_run_speedup:.1f}x plain lately"
@@ -321,7 +335,7 @@ class AdaptiveController:
     def _meet(self, round_: Round) -> None:
         """What the draft could be expected to bring, and the plain steps it takes, as both are known now.
 
-        Far less noise than counting, and those who believe see to it that their beliefs are true.
+        Tokens are half what the chances promised, which has little noise, and half what came, which has no error.
         """
         forecast = self._forecast
         assert forecast is not None
@@ -329,7 +343,8 @@ class AdaptiveController:
         plain = costs.round_seconds(1, position)
         seconds = forecast.seconds[min(len(round_.drafted), forecast.longest)]
         steps = (seconds + costs.round_seconds(round_.verified + 1, position) - plain) / plain
-        self._values.setdefault(round_.drafter, DraftValue()).observe(self._expected, steps, self._plan.is_probe)
+        tokens = (self._expected + len(round_.emitted) - 1) / 2
+        self._values.setdefault(round_.drafter, DraftValue()).observe(tokens, steps, self._plan.is_probe)
 
     # --- being off ----------------------------------------------------------------------------------
 
@@ -342,7 +357,7 @@ class AdaptiveController:
             own = self._in_steps(forecast.glance)
 
             def loss(guesses: int, forecast: Forecast = forecast, own: float = own) -> float:
-                return own + self._in_steps(forecast.seconds[guesses]) + self._rows[forecast.rows[guesses]]
+                return own + self._price_of(forecast, guesses)
 
             length = self.trials.length(longest, loss)
             if length:
@@ -351,13 +366,7 @@ class AdaptiveController:
 
     def _at_best(self, forecast: Forecast, longest: int) -> float:
         """How many times faster than plain it would be if all guesses were kept."""
-        return max(
-            (
-                (1 + n) / (1 + self._in_steps(forecast.seconds[n]) + self._rows[forecast.rows[n]])
-                for n in range(1, longest + 1)
-            ),
-            default=0.0,
-        )
+        return max(((1 + n) / (1 + self._price_of(forecast, n)) for n in range(1, longest + 1)), default=0.0)
 
     def _off(self, forecasts: Mapping[str, Forecast]) -> str:
         if self.state == "on":
@@ -372,7 +381,7 @@ class AdaptiveController:
 
     def _why_off(self, forecasts: Mapping[str, Forecast]) -> str:
         """In milliseconds, for the best length of the drafter that comes nearest to paying."""
-        offers = [(self._best(f, min(f.longest, len(self._rows) - 2)), f) for f in forecasts.values() if not f.is_free]
+        offers = [(self._best(f, min(f.longest, len(self._rows) - 2), 1.0), f) for f in forecasts.values() if not f.is_free]
         if not offers:
             return "nothing worth copying"
         (length, _), forecast = max(offers, key=lambda offer: offer[0][1])

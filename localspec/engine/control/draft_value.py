@@ -26,6 +26,11 @@ class DraftValue:
         self._rounds = self._rounds * memory + 1.0
 
     @property
+    def rounds(self) -> float:
+        """How many drafts this is about, the older ones in part."""
+        return self._rounds
+
+    @property
     def speedup(self) -> float:
         """Over plain, of drafts like these."""
         return (self._rounds + self._tokens) / (self._rounds + self._steps) if self._rounds else 1.0

@@ -38,7 +38,8 @@ class Trials:
         self.owed = 0.0
         """Plain steps that reading what a drafter had missed has taken, and drafts have not earned back."""
         self._gap = _FIRST_GAP
-        self._elapsed = 0.0
+        self.elapsed = 0.0
+        """All of the text's rounds, in plain steps."""
         self._lost = 0.0
         self._balance: dict[str, float] = {}
         self._wary: set[str] = set()
@@ -46,32 +47,35 @@ class Trials:
     @property
     def lost_share(self) -> float:
         """Share of all time that probes have lost."""
-        return self._lost / self._elapsed if self._elapsed else 0.0
+        return self._lost / self.elapsed if self.elapsed else 0.0
 
     def is_wary(self, drafter: str) -> bool:
         """Whether this drafter lost too much and has to prove itself."""
         return drafter in self._wary
 
+    def can_lose(self, steps: float) -> bool:
+        """Whether a probe may: the account allows for it, or those just before have gained as much."""
+        return steps <= PROBE_CREDIT + PROBE_SHARE * self.elapsed - self._lost + self.proven
+
     def length(self, longest: int, loss: Callable[[int], float]) -> int:
         """Guesses of a probe now, 0 for none. `loss`: plain steps that n guesses lose if all are rejected."""
         if self.quiet < self._gap:
             return 0
-        left = PROBE_CREDIT + PROBE_SHARE * self._elapsed - self._lost
         length = 0
-        while length < min(longest, PROBE_LENGTH) and loss(length + 1) <= left:
+        while length < min(longest, PROBE_LENGTH) and self.can_lose(loss(length + 1)):
             length += 1
         return length if length > loss(length) else 0
 
     def observe_plain(self, tokens: int, steps: float) -> None:
         """A round without a draft took so many plain steps."""
-        self._elapsed += steps
+        self.elapsed += steps
         self.quiet += 1
         for drafter in tuple(self._wary):
             self._enter(drafter, _TRICKLE * tokens)
 
     def observe_probe(self, drafter: str, tokens: int, steps: float) -> None:
         """A probe. One that gained is followed by another at once."""
-        self._elapsed += steps
+        self.elapsed += steps
         gained = tokens - steps
         if gained > 0:
             self.proven += gained
@@ -87,7 +91,7 @@ class Trials:
 
         `gained`: what it could be expected to gain, `debt` left out: reading what the drafter had missed before.
         """
-        self._elapsed += steps
+        self.elapsed += steps
         if not is_free:
             self.owed = max(0.0, self.owed - gained) + max(0.0, debt)
         self._enter(drafter, gained)

@@ -59,6 +59,16 @@ JUDGE_PROMPTS = {
     "2) A train leaves at 9:40 with 84 km/h, another follows at 10:25 with 112 km/h; when does it catch up, and where? "
     "3) In how many ways can five books stand on a shelf if two of them must not stand side by side? 4) A cone "
     "of height 12 cm holds 0.5 litres; what is its radius?",
+    "creative": "Write a long story, in at least seven paragraphs, about a night train that stops at a station which "
+    "is on no map, and about the one passenger who gets off.",
+    "chat": "My daughter of fifteen wants to leave school and become a racing mechanic. Write me a long, kind and "
+    "honest answer: what speaks for it, what against it, and how we should talk about it as a family.",
+    "recipe": "Give me a menu of four courses for eight guests, one of them vegan: for every course the list of "
+    "ingredients with amounts, the steps, and what can be done the day before.",
+    "letter": "Write a formal letter of complaint to an airline about a flight that was cancelled without notice, with "
+    "all the facts, the rules that apply, what is asked for and by when; then a friendlier version of the same letter.",
+    "query": "Write the SQL for a small shop: tables for customers, products, orders and order lines with keys and "
+    "constraints, twenty rows of sample data, and ten reports as queries, each with a comment.",
     "list": "List forty things to check before a house is bought, numbered, each with one sentence that says why it "
     "matters and what to look for.",
 }

@@ -88,10 +88,11 @@ class _Walk:
 
     def chances(self) -> list[tuple[Guess, float]]:
         """Each guess with its probability of being kept, given that those before it were."""
-        return [
+        judged = [
             (guess, min(1.0, row.probability(guess.token) / guess.q.probability(guess.token)))
             for guess, row in zip(self._guesses, self._rows, strict=False)
         ]
+        return judged + [(guess, 0.0) for guess in self._guesses[len(judged) :]]  # behind a miss
 
     def next_token(self, position: int) -> int:
         """The target's own choice here."""
@@ -106,7 +107,7 @@ class _Walk:
             return
         self._guesses, self._rows = self._guesses[1:], self._rows[1:]
         self._guess([self._guesses[-1].token], len(sequence) + len(self._guesses))
-        self._judge([self._guesses[-1].token])
+        self._judge([self._guesses[-1].token] if not self._greedy else [])
 
     def _start_chain(self, sequence: list[int], chain: int) -> None:
         self._guesses, self._rows = [], []
@@ -114,7 +115,7 @@ class _Walk:
         for place in range(chain):
             self._guess(feed, len(sequence) + place)
             feed = [self._guesses[-1].token]
-        self._judge([sequence[-1], *(guess.token for guess in self._guesses)])
+        self._judge([sequence[-1], *(guess.token for guess in self._guesses if not self._greedy)])
 
     def _guess(self, feed: list[int], position: int) -> None:
         logits = self._draft.extend(feed, 1)[0]
@@ -123,7 +124,14 @@ class _Walk:
         self._guesses.append(Guess(token, confidence(logits, token) if self._greedy else q.probability(token), q))
 
     def _judge(self, tokens: list[int]) -> None:
-        self._rows += [self._sampler.distribution(row, []) for row in self._target.extend(tokens, len(tokens))]
+        if tokens:
+            self._rows += [self._sampler.distribution(row, []) for row in self._target.extend(tokens, len(tokens))]
+        if not self._greedy:
+            return
+        # What stands behind a miss is never asked for: one row at a time, each a token of the text.
+        while len(self._rows) <= len(self._guesses) and self._rows[-1].top == self._guesses[len(self._rows) - 1].token:
+            row = self._target.extend([self._rows[-1].top], 1)[0]
+            self._rows.append(self._sampler.distribution(row, []))
 
 
 def main() -> None:

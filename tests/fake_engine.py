@@ -105,6 +105,7 @@ class FakeClient:
             script.has_template,
             script.load_seconds,
             script.speculation_off,
+            ("model", "lookup") if settings.draft else ("lookup",),
         )
         return self.info
 
@@ -119,7 +120,8 @@ class FakeClient:
         assert self.info is not None
         with self._busy:
             self.drafts.append(path)
-            self.info = replace(self.info, draft=_facts(path, 1) if path else None)
+            drafters = ("model", "lookup") if path else ("lookup",)
+            self.info = replace(self.info, draft=_facts(path, 1) if path else None, drafters=drafters)
         return self.info
 
     def generate(self, request: GenerationRequest) -> Iterator[Event]:
@@ -197,12 +199,11 @@ class FakeClient:
             tuple(token.id for token in tokens),
             tuple(token.provenance for token in tokens),
             self.script.reason,
-            0,
-            0.002 * verified,
-            0.02,
-            0.001,
-            0.0005,
-            0.0001,
+            draft_seconds=0.002 * verified,
+            verify_seconds=0.02,
+            sample_seconds=0.001,
+            rewind_seconds=0.0005,
+            other_seconds=0.0001,
         )
         stats.add(finished)
         return RoundFinished(finished, tuple(tokens), guesses, self.script.plain_token_seconds)

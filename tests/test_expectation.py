@@ -14,8 +14,12 @@ import pytest
 from localspec.bench.options import BenchOptions
 from localspec.bench.setup import find_pair
 from localspec.engine.control.adaptive import AdaptiveController
-from localspec.engine.control.controller import Plan, Situation
+from localspec.engine.control.controller import Plan
 from localspec.engine.control.costs import Costs, calibrate
+from localspec.engine.drafters.lookup_belief import LookupBelief
+from localspec.engine.drafters.model_belief import ModelBelief
+from localspec.engine.drafters.ngram_index import Match
+from localspec.engine.drafters.protocol import Forecast
 from localspec.engine.records import Finished, GenerationStats, Round
 from localspec.engine.settings import Expectation, GenerationRequest, SamplerSettings, SpeculationSettings
 from localspec.session import LoadOptions, Session, memory_plan, open_session, verdicts
@@ -31,21 +35,35 @@ OPTIONS = LoadOptions(context=512, threads=1)
 
 
 def cheap() -> Costs:
-    return calibrate(lambda rows: 0.1 * (1 + 0.02 * (rows - 1)), lambda rows: 0.001 + 0.0001 * (rows - 1))
+    return calibrate(lambda rows: 0.1 * (1 + 0.02 * (rows - 1)))
 
 
-def situation(**changes: object) -> Situation:
-    return Situation(**({"position": 100, "budget": 16, "has_model": True} | changes))  # type: ignore[arg-type]
+def of_the_model(position: int = 100, missing: int = 1) -> dict[str, Forecast]:
+    """What a small model that takes a hundredth of the target's time says of itself."""
+    belief = ModelBelief("model")
+    belief.calibrate(lambda rows: 0.001 + 0.0001 * (rows - 1))
+    return {"model": belief.forecast(16, missing, position)}
+
+
+def of_a_copy(match: int) -> dict[str, Forecast]:
+    """What lookup says of eight tokens that followed `match` ones."""
+    forecast = LookupBelief().forecast(Match((7,) * 8, match), 16)
+    assert forecast is not None
+    return {"lookup": forecast}
+
+
+def planned(controller: AdaptiveController, forecasts: dict[str, Forecast] | None = None) -> Plan:
+    return controller.plan(100, 16, of_the_model() if forecasts is None else forecasts)
 
 
 def plain_rounds(controller: AdaptiveController, most: int) -> tuple[int, Plan]:
     """Plain rounds until the controller wants something else: how many, and what it wants."""
     for index in range(1, most + 1):
-        plan = controller.plan(situation())
+        plan = planned(controller)
         if plan.drafter != "none":
             return index - 1, plan
         controller.observe(Round(index, 100 + index, "none", (), (), 0, 0, (7,), (), verify_seconds=0.1))
-    return most, controller.plan(situation())
+    return most, planned(controller)
 
 
 def drafted(index: int, guesses: int, accepted: int) -> Round:
@@ -59,18 +77,19 @@ def drafted(index: int, guesses: int, accepted: int) -> Round:
 def test_a_pair_that_does_not_pay_begins_plain_and_probes() -> None:
     controller = AdaptiveController(cheap(), expectation=LOSES)
     assert (controller.state, controller.reason) == ("off", f"off: {LOSES.why}")
-    assert not controller.wants_model(10, 10), "the draft model would read the prompt for nothing"
-    assert AdaptiveController(cheap()).plan(situation()).drafter == "model", "without the bench it would draft"
+    (unread,) = of_the_model(10, 10).values()
+    assert not controller.pays_debt("model", unread, 10), "the draft model would read the prompt for nothing"
+    assert planned(AdaptiveController(cheap())).drafter == "model", "without the bench it would draft"
 
     quiet, probe = plain_rounds(controller, 200)
     assert quiet >= 24 and (probe.drafter, controller.state) == ("model", "off") and "probe" in probe.reason
     controller.observe(drafted(quiet + 1, probe.length, 0))
-    assert controller.plan(situation()).drafter == "none" and controller.reason == f"off: {LOSES.why}"
+    assert planned(controller).drafter == "none" and controller.reason == f"off: {LOSES.why}"
 
     more, probe = plain_rounds(controller, 200)
     assert probe.drafter == "model"
     controller.observe(drafted(quiet + more + 2, probe.length, probe.length))
-    plan = controller.plan(situation())
+    plan = planned(controller)
     assert plan.drafter == "model", "a probe that gained proves the bench wrong for this text"
     controller.observe(drafted(quiet + more + 3, 4, 4))
     assert controller.state == "on"
@@ -82,19 +101,19 @@ def test_a_pair_that_does_not_pay_begins_plain_and_probes() -> None:
 
 
 def test_a_copy_that_promises_much_is_made_all_the_same() -> None:
-    short, long = (situation(has_model=False, lookup_ids=(7,) * 8, lookup_match=match) for match in (2, 40))
-    assert AdaptiveController(cheap()).plan(short).drafter == "lookup"
+    short, long = of_a_copy(2), of_a_copy(40)
+    assert planned(AdaptiveController(cheap()), short).drafter == "lookup"
     controller = AdaptiveController(cheap(), expectation=LOSES)
-    assert controller.plan(long).drafter == "lookup"
+    assert planned(controller, long).drafter == "lookup"
     dear = calibrate(lambda rows: 0.1 * (1 + 0.1 * (rows - 1)))
-    assert AdaptiveController(dear).plan(short).drafter == "lookup"
-    assert AdaptiveController(dear, expectation=LOSES).plan(short).drafter == "none"
+    assert planned(AdaptiveController(dear), short).drafter == "lookup"
+    assert planned(AdaptiveController(dear, expectation=LOSES), short).drafter == "none"
 
 
 def test_a_pair_that_pays_says_so_from_the_beginning_and_orders_are_orders() -> None:
     assert AdaptiveController(cheap(), expectation=GAINS).reason == f"on: {GAINS.why}"
     ordered = AdaptiveController(cheap(), drafter="model", expectation=LOSES)
-    assert ordered.state == "on" and ordered.plan(situation()).drafter == "model"
+    assert ordered.state == "on" and planned(ordered).drafter == "model"
 
 
 # --- the whole way ------------------------------------------------------------------------------------

@@ -143,7 +143,8 @@ class Sampler:
         saved = row[touched]
         if self._biased.size:
             inside = self._biased < len(row)
-            np.add.at(row, self._biased[inside], self._bias[inside])
+            with np.errstate(invalid="ignore"):  # a broken model's infinities; said by `distribution`
+                np.add.at(row, self._biased[inside], self._bias[inside])
         if penalised.size:
             inside = penalised < len(row)
             row[penalised[inside]] = self._penalise(row[penalised[inside]], counts[inside])

@@ -20,7 +20,7 @@ from localspec.engine.noise import Chance
 from localspec.engine.records import NO_DRAFT, Draft, Pass, Round, Spent
 from localspec.engine.sampling import Distribution, Sampler, confidence
 from localspec.engine.settings import SamplerSettings
-from localspec.ground.errors import EngineError, NotFinite
+from localspec.ground.errors import EngineError, InvalidInput, NotFinite
 
 _ROWS_WORTH_TIMING = 16
 """Rows of a pass that say something about the cost of catching up."""
@@ -119,11 +119,7 @@ class ModelDrafter:
         limit = min(limit, self._model.capacity - len(self._tokens) + 1)
         if limit <= 0:
             return NO_DRAFT
-        try:
-            return self._guess(limit, worth, chance, self._feed(probe))
-        except NotFinite:
-            self.trouble = "the draft model computed no finite value"
-            return NO_DRAFT
+        return self._guess(limit, worth, chance, self._feed(probe))
 
     def _feed(self, probe: bool) -> Sequence[int]:
         """What to decode before the first guess. A probe may leave a hole: `follow` takes it back."""
@@ -146,7 +142,10 @@ class ModelDrafter:
             decoded = time.perf_counter()
             draft_seconds += decoded - start
             foreign += self._wants_foreign(logits)
-            row = self._sampler.distribution(logits, history)
+            row = self._distribution(logits, history)
+            if row is None:
+                sample_seconds += time.perf_counter() - decoded
+                break  # with the guesses before: a sample once taken is returned
             guess = chance.choose(row, position + len(ids))
             confidences.append(confidence(logits, guess) if self._greedy else row.probability(guess))
             q.append(row)
@@ -164,6 +163,16 @@ class ModelDrafter:
             feed = [guess]
         spent = Spent(draft_seconds, sample_seconds, catch_up, foreign)
         return Draft.chain(self.name, tuple(ids), tuple(confidences), tuple(q), spent)
+
+    def _distribution(self, logits: NDArray[np.float32], history: Sequence[int]) -> Distribution | None:
+        """None where this model has nothing to say: that is no reason to end the target's answer."""
+        try:
+            return self._sampler.distribution(logits, history)
+        except NotFinite:
+            self.trouble = "the draft model computed no finite value"
+        except InvalidInput:
+            pass  # all that both models share is banned here; the target may have more
+        return None
 
     def learn(self, round_: Round) -> None:
         self._belief.learn(round_)

@@ -34,6 +34,7 @@ _FIRST_TRUST = 6  # guesses in a draft, until one of that length was kept whole
 _DOUBTED_GAIN = 1.0  # tokens that a free draft must promise to gain, where drafts are not expected to pay
 _DEBT_ROUNDS = 8  # catching up is an investment in so many rounds at least,
 _TOKENS_OF_A_ROUND = 4  # or in as many as these make of the answer so far: it is thought to be half done;
+_SHARE_STEP = 0.1
 _DEBT_SHARE = 0.05  # of the text's time that this may risk, though,
 _PROOF = 2.0  # and so many times what probes in a row have gained
 _PROMPT_ROUNDS = 60  # and reading the prompt in so many
@@ -118,6 +119,7 @@ class AdaptiveController:
         self.trials = Trials()
         self._tokens = self._steps = _RATE_PRIOR
         self._possible = 0.0
+        self._not_free = 1.0  # share of the latest rounds that free drafts left to others
         self._values: dict[str, DraftValue] = {}
         self._doubted = self._expectation is not None and not self._expectation.pays
         if self._doubted:
@@ -193,7 +195,7 @@ class AdaptiveController:
         """The plain steps that reading what a drafter has missed may take, where a draft gains so many tokens."""
         rounds = (self._rounds - self._first_round) / _TOKENS_OF_A_ROUND
         at_risk = min(gain * rounds, _DEBT_SHARE * self.trials.elapsed)
-        return gain * _DEBT_ROUNDS + at_risk + _PROOF * self.trials.proven
+        return (gain * _DEBT_ROUNDS + at_risk) * self._not_free + _PROOF * self.trials.proven
 
     def _trusted(self, name: str) -> int:
         return max(_FIRST_TRUST, 2 * self._longest_kept.get(name, 0))
@@ -226,7 +228,8 @@ class AdaptiveController:
             gain = kept[length] - rate * price
             if gain > best_gain:
                 best, best_gain = length, gain
-            possible = max(possible, (1 + kept[length]) / (1 + price))
+            if 1 + kept[length] > possible * (1 + price):
+                possible = (1 + kept[length]) / (1 + price)
             if kept[length] - kept[length - 1] < _NEGLIGIBLE:
                 break
         self._could = possible
@@ -314,11 +317,13 @@ class AdaptiveController:
         if self.costs.target.revised:  # what drafts brought at other prices says nothing
             self._values.clear()
         name = round_.drafter
+        is_free = bool(round_.drafted) and self._forecast is not None and self._forecast.is_free
+        self._not_free += _SHARE_STEP * ((not is_free) - self._not_free)
         if not round_.drafted:
             self.trials.observe_plain(tokens, steps)
             self._plain_round, self._plain_passes = self._rounds, self._plain_passes + 1
             return
-        if self._forecast is not None and not self._forecast.is_free:
+        if not is_free:
             self._meet(round_)
         if self._plan.is_probe:
             self.trials.observe_probe(name, tokens, steps)
@@ -326,7 +331,6 @@ class AdaptiveController:
             return
         forecast = self._forecast
         debt = min(self._in_steps(forecast.debt), steps - 1.0) if forecast is not None else 0.0
-        is_free = forecast is not None and forecast.is_free
         self.trials.observe_draft(name, tokens - steps + debt, steps, is_free, debt)
         if self.state == "off":
             self._change("on", f"on: {name} pays again")
@@ -338,7 +342,8 @@ class AdaptiveController:
         Tokens are half what the chances promised, which has little noise, and half what came, which has no error.
         """
         forecast = self._forecast
-        assert forecast is not None
+        if forecast is None:
+            return
         costs, position = self.costs, round_.position
         plain = costs.round_seconds(1, position)
         seconds = forecast.seconds[min(len(round_.drafted), forecast.longest)]
@@ -381,7 +386,8 @@ class AdaptiveController:
 
     def _why_off(self, forecasts: Mapping[str, Forecast]) -> str:
         """In milliseconds, for the best length of the drafter that comes nearest to paying."""
-        offers = [(self._best(f, min(f.longest, len(self._rows) - 2), 1.0), f) for f in forecasts.values() if not f.is_free]
+        most = len(self._rows) - 2
+        offers = [(self._best(f, min(f.longest, most), 1.0), f) for f in forecasts.values() if not f.is_free]
         if not offers:
             return "nothing worth copying"
         (length, _), forecast = max(offers, key=lambda offer: offer[0][1])

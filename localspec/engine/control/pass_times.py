@@ -28,6 +28,7 @@ _DEPTH_WALK = 0.002**2
 _MOOD_WALK = 0.03**2
 _AFTER_STORAGE = 0.08**2  # what the shape of a stored curve may have lost in the meantime;
 _MOOD_AFTER_STORAGE = 0.7**2  # how fast the machine is today is found out by the first pass
+_MOST_RELATED = 0.99  # correlation of two estimates: the floors of their variances could leave more than there can be
 _SPIKE = 2.5  # standard deviations, beyond which a pass is a spike ...
 _SPIKE_SHARE = 0.25  # ... and counts for so much of that,
 _STRIKES = 3  # unless so many in a row say the same
@@ -116,6 +117,8 @@ class PassTimes:
         depth, mood = self._depth(position // _BUCKET), self._mood
         level.variance += _LEVEL_WALK * (self._passes - level.seen)
         mood.variance += _MOOD_WALK
+        most = _MOST_RELATED * math.sqrt(level.variance * mood.variance)
+        level.cross = max(-most, min(most, level.cross))
         surprise = log_seconds - level.mean - depth.mean - mood.mean
         total = level.variance + 2 * level.cross + depth.variance + mood.variance + noise
         learned = self._believe(surprise, total, rows, level)

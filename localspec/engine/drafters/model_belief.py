@@ -13,6 +13,8 @@ It may belong to any drafter that guesses one token a pass of its own: a small m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import accumulate, repeat
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 from localspec.engine.control.costs import time_best
@@ -66,13 +68,11 @@ class ModelBelief:
             glance_rows = min(missing_rows, GLANCE_ROWS)
         step = self.times.seconds(1, position)
         usual = self._extra_seconds(min(missing_rows, _ORDINARY_ROWS), position)
-        chance, steady = self.acceptance.chance_first(self._before), self.acceptance.steady
-        kept, seconds, total = [0.0], [0.0], 0.0
-        for guesses in range(1, room + 1):
-            total += chance
-            chance *= steady
-            kept.append(total)
-            seconds.append(usual + guesses * step)
+        steady = self.acceptance.steady
+        chances = accumulate(repeat(steady, room - 1), mul, initial=self.acceptance.chance_first(self._before))
+        kept = list(accumulate(chances, initial=0.0))
+        seconds = [usual + guesses * step for guesses in range(room + 1)]
+        seconds[0] = 0.0
         return Forecast(
             kept,
             seconds,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from localspec.engine.drafters.model_belief import ModelBelief
 from localspec.engine.records import Round
 
 
-def make_round(rows: int, verify: float, position: int = 100, index: int = 1, **parts: float) -> Round:
+def make_round(rows: int, verify: float, position: int = 100, index: int = 1, **parts: Any) -> Round:
     drafted = (0,) * (rows - 1)
     return Round(
         index, position, "model" if drafted else "none", drafted, (0.9,) * len(drafted), rows - 1, 0, (1,), (),
@@ -150,14 +151,14 @@ def test_draft_time_is_shared_out_between_steps_and_catch_up() -> None:
     belief = ModelBelief()
     belief.calibrate(lambda rows: 0.02)
     for index in range(40):
-        belief.learn(make_round(4, curve_times(4), index=index + 1, catch_up_rows=1, draft_seconds=3 * 0.01))  # type: ignore[arg-type]
+        belief.learn(make_round(4, curve_times(4), index=index + 1, catch_up_rows=1, draft_seconds=3 * 0.01))
     assert belief.times.seconds(1, 100) == pytest.approx(0.01, rel=0.05)
     belief.observe_catch_up(65, 100, 0.01 + 64 * 0.002)
     for index in range(10):
         belief.learn(
             make_round(
                 3, curve_times(3), index=50 + index, catch_up_rows=41, draft_seconds=0.01 + 0.01 + 0.08
-            )  # type: ignore[arg-type]
+            )
         )
     forecast = belief.forecast(4, 41, 100)
     usual = belief.forecast(4, 2, 100).seconds[1] - belief.forecast(4, 1, 100).seconds[1]

@@ -311,7 +311,13 @@ class Engine:
     def _context(self, weights: Weights, tokens: int, rows: int, leaves: int = 1) -> Context:
         settings = self._settings
         wanted = ContextSettings(
-            tokens, rows, self._threads, settings.cache_type, settings.flash_attention, leaves=leaves
+            tokens,
+            rows,
+            self._threads,
+            settings.cache_type,
+            settings.flash_attention,
+            leaves=leaves,
+            swa_full=settings.swa_full,
         )
         context = Context(weights, wanted, self._cancel)
         context.warm_up()

@@ -286,7 +286,7 @@ class Generation:
                 self._drafters = list(drafters)
             if sampler is not None:
                 self._sampler = Sampler(sampler, banned=self._suppressed)
-                if (sampler.coupled, sampler.seed) != (self._settings.coupled, self._settings.seed):
+                if _luck(sampler) != _luck(self._settings):
                     self._chance = new_chance(sampler)
                 self._settings = sampler
                 fresh = self._drafters
@@ -414,6 +414,11 @@ class Generation:
 
 
 _FIRST_TOKEN = Plan("none", 0, "first token")
+
+
+def _luck(sampler: SamplerSettings) -> tuple[bool, int | None]:
+    """Settings that are alike in this draw on the same randomness."""
+    return sampler.coupled and not sampler.greedy, sampler.seed
 
 
 def _only_known(draft: Draft, n_vocab: int) -> Draft:

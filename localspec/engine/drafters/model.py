@@ -71,6 +71,8 @@ class ModelDrafter:
 
     def follow(self, tokens: Sequence[int], seen: Pass | None, path: Sequence[int]) -> None:
         """Only guesses can differ from the sequence, so only they are compared."""
+        if len(tokens) < len(self._tokens):
+            return  # a slice of the prompt: `begin` knew all of it, and this cache may reach further than the target's
         self._tokens = tokens
         held = self._model.tokens
         limit = min(len(held), len(tokens) - 1)

@@ -106,7 +106,9 @@ class Pair:
             folder / "target.gguf", self.drafts[0], context=CONTEXT, cache_type="f32", flash_attention="off",
             draft_context=DRAFT_CONTEXTS[seed % 3], prefix_cache_bytes=CACHES[seed % 3], swa_full=name != "gemma4",
         )  # fmt: skip
-        self.engine = Engine(settings, 1, None, fuse.flag)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(context_module, "strlen_address", lambda: fuse.address)
+            self.engine = Engine(settings, 1, None, fuse.flag)
         self.plain = Engine(replace(settings, draft=None, swa_full=True), 1)
         for engine in (self.engine, self.plain):
             engine.encode = lambda request: read(request.prompt or "")  # type: ignore[method-assign]
@@ -227,6 +229,7 @@ class Pair:
             self.counts["kept guesses"] += answer.finished.stats.accepted
             self.counts["reused"] += answer.finished.stats.reused_tokens > 0
             assert "".join(token.text for token in answer.tokens) == answer.text
+            assert answer.finished.stats.emitted == len(ids)
         if seen.changed_at is not None:
             expected = self.expect(request, interruption, seen.changed_at)
         self.compare(prompt, request, interruption, seen.changed_at, ids, expected, answer)
@@ -385,7 +388,6 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
     monkeypatch.setitem(table.DRAFTERS, "tree", table.Entry("tests.tree_drafter", "a script"))
     monkeypatch.setattr(table, "NAMES", (*table.NAMES, "tree"))
     monkeypatch.setattr(generate, "_PREFILL_STEP", SLICE)
-    monkeypatch.setattr(context_module, "strlen_address", lambda: fuse.address)
     made: list[Pair] = []
 
     def make(name: str, seed: int) -> Pair:

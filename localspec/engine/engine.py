@@ -41,7 +41,7 @@ from localspec.engine.settings import (
     SpeculationSettings,
 )
 from localspec.engine.templates.chat_template import ChatTemplate, encode
-from localspec.ground.errors import EngineError, InvalidInput
+from localspec.ground.errors import EngineError, InvalidInput, NotFinite
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +180,11 @@ class Engine:
                 grammar=grammar,
             )
             yield from drive(generation, self._target)
+        except NotFinite:
+            self._forget()  # no later answer may go on from such a cache
+            raise
         finally:
-            if self._generation is not None:
+            if self._generation is not None and request.max_tokens != 0:
                 self._text = _Text(self._generation.tokens, len(prompt))
             self._generation = None
             self._tuning.save(self._drafters)
@@ -231,6 +234,7 @@ class Engine:
     ) -> None:
         """Put another draft model beside the target, whose cache stays. Where it cannot be loaded, the former one stays
         as it was. Both are in memory for a moment."""
+        self._check_idle()
         weights = self._weights(path, "draft", self._settings.draft_gpu_layers)
         try:
             context = self._open_draft(weights)
@@ -244,6 +248,7 @@ class Engine:
 
     def unload_draft(self) -> None:
         """Free the draft model, if there is one; kept conversations and what was expected of it go with it."""
+        self._check_idle()
         self._free_draft()
         self._open_drafters()
         self._measure(None)
@@ -256,6 +261,11 @@ class Engine:
         self._target_weights.close()
 
     # --- parts ---------------------------------------------------------------------------------------
+
+    def _check_idle(self) -> None:
+        """Raises EngineError while an answer, which uses the draft model, is being made."""
+        if self._generation is not None:
+            raise EngineError("an answer is being made", "Change the draft model when it is done")
 
     def _open_target(self) -> None:
         weights, settings = self._target_weights, self._settings

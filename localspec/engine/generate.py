@@ -145,11 +145,11 @@ class Generation:
     def begin(self) -> Iterator[Event]:
         """Once, before the first `ask`."""
         self._start = self._clock()
+        self._controller.begin(self._related)
         if self._limits.max_tokens == 0:
             self._reason = "length"
             return
         self._read = self._target.rewind(self._read)
-        self._controller.begin(self._related)
         for drafter in self._drafters:
             drafter.begin(self._tokens, self._settings, self._ends, self._related)
         if self._read < len(self._tokens) - 1:
@@ -205,8 +205,8 @@ class Generation:
 
     def finish(self) -> Finished:
         """Once, when `ask` gave None or after `cancel`."""
-        if self._target.length > len(self._tokens):
-            self._target.rewind(len(self._tokens) - 1)  # cancelled in the middle of a pass
+        if self._reason == "cancelled" and self._target.length > len(self._tokens):
+            self._target.rewind(len(self._tokens))  # in the middle of a round: its guesses go, `last` was read
         tail = self._stream.finish()
         assert self._reason is not None
         ended_off = bool(self._trouble) and not self._drafters
@@ -231,6 +231,8 @@ class Generation:
         for name, (drafter, forecast) in self._forecasts(self._budget()).items():
             if self._controller.pays_debt(name, forecast, len(self._tokens)):
                 drafter.catch_up()
+                if drafter.trouble:
+                    self._drop(drafter)
 
     def _ask_round(self) -> Ask:
         self._round_start = self._clock()
@@ -283,7 +285,7 @@ class Generation:
                 self._controller = controller
             fresh = [d for d in drafters if d not in self._drafters] if drafters is not None else []
             if drafters is not None:
-                self._drafters = list(drafters)
+                self._drafters, self._trouble = list(drafters), ""
             if sampler is not None:
                 self._sampler = Sampler(sampler, banned=self._suppressed)
                 if _luck(sampler) != _luck(self._settings):

@@ -20,10 +20,19 @@ from localspec.engine.noise import Chance
 from localspec.engine.records import NO_DRAFT, Draft, Pass, Round, Spent
 from localspec.engine.sampling import Distribution, Sampler, confidence
 from localspec.engine.settings import SamplerSettings
-from localspec.ground.errors import EngineError, NotFinite
+from localspec.ground.errors import EngineError, InvalidInput, NotFinite
 
 _ROWS_WORTH_TIMING = 16
 """Rows of a pass that say something about the cost of catching up."""
+
+
+def _why(error: EngineError | InvalidInput) -> str:
+    """Why there are no guesses any more."""
+    if isinstance(error, NotFinite):
+        return "the draft model computed no finite value"
+    if isinstance(error, EngineError):
+        return f"the draft model failed: {error}"
+    return "no token that both models share may be said"
 
 
 def open_drafter(parts: Parts) -> ModelDrafter | None:
@@ -66,6 +75,9 @@ class ModelDrafter:
         self._configure(sampler, ends)
         self._belief.begin(related)
         self._tokens = tokens
+        if self.trouble:  # another text, or other settings, may have none; what is in the cache may be no number
+            self.trouble = ""
+            self.forget()
         common = common_length(self._model.tokens, self._readable(tokens[:-1]))
         self._agreed = self._model.rewind(common)
 
@@ -86,14 +98,18 @@ class ModelDrafter:
 
     def catch_up(self) -> None:
         """Read all of the sequence but the last token, which the first draft decodes."""
-        start, rows = time.perf_counter(), self._missing - 1
+        start = time.perf_counter()
         fresh = self._tokens[self._model.length : min(len(self._tokens) - 1, self._model.capacity)]
         if not fresh:
             return
-        self._model.extend(self._readable(fresh), 0)
+        try:
+            self._model.extend(self._readable(fresh), 0)
+        except EngineError as error:
+            self.trouble = _why(error)
+            return
         self._agreed = self._model.length
-        if rows >= _ROWS_WORTH_TIMING:
-            self._belief.observe_catch_up(rows, len(self._tokens), time.perf_counter() - start)
+        if len(fresh) >= _ROWS_WORTH_TIMING:
+            self._belief.observe_catch_up(len(fresh), len(self._tokens), time.perf_counter() - start)
 
     @property
     def _missing(self) -> int:
@@ -121,11 +137,7 @@ class ModelDrafter:
         limit = min(limit, self._model.capacity - len(self._tokens) + 1)
         if limit <= 0:
             return NO_DRAFT
-        try:
-            return self._guess(limit, worth, chance, self._feed(probe))
-        except NotFinite:
-            self.trouble = "the draft model computed no finite value"
-            return NO_DRAFT
+        return self._guess(limit, worth, chance, self._feed(probe))
 
     def _feed(self, probe: bool) -> Sequence[int]:
         """What to decode before the first guess. A probe may leave a hole: `follow` takes it back."""
@@ -144,11 +156,15 @@ class ModelDrafter:
         self._belief.start()
         start = time.perf_counter()
         while True:
-            logits = self._model.extend(feed, 1)[0]
-            decoded = time.perf_counter()
-            draft_seconds += decoded - start
+            try:
+                logits = self._model.extend(feed, 1)[0]
+                decoded = time.perf_counter()
+                draft_seconds += decoded - start
+                row = self._sampler.distribution(logits, history)
+            except (EngineError, InvalidInput) as error:
+                self.trouble = _why(error)
+                break  # guesses that were made are good guesses
             foreign += self._wants_foreign(logits)
-            row = self._sampler.distribution(logits, history)
             guess = chance.choose(row, position + len(ids))
             confidences.append(confidence(logits, guess) if self._greedy else row.probability(guess))
             q.append(row)

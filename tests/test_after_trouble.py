@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from localspec.engine import generate
 from localspec.engine.control.controller import FixedController
 from localspec.engine.drafters import table
+from localspec.engine.drafters.model import ModelDrafter
 from localspec.engine.drive import drive, read
 from localspec.engine.engine import Engine
 from localspec.engine.generate import Generation, Limits
 from localspec.engine.llama.trees import Tree, most_path_rows
 from localspec.engine.records import RoundFinished
 from localspec.engine.settings import GenerationRequest, SamplerSettings, SpeculationSettings
-from localspec.ground.errors import EngineError, NotFinite
+from localspec.ground.errors import Cancelled, EngineError, NotFinite
 from tests import tree_drafter
 from tests.bigram import BigramPair
 from tests.engine_tools import GREEDY, Answer, ask, model_drafter, open_engine, run_fake
@@ -121,6 +122,23 @@ def test_no_other_draft_in_the_middle_of_an_answer(engine: Engine, bigram: Bigra
     with pytest.raises(EngineError, match="an answer is being made"):
         engine.unload_draft()
     assert len(Answer(list(answer)).ids) == 20
+
+
+def test_a_cancel_that_comes_when_a_draft_is_in_place_comes_too_late(
+    engine: Engine, bigram: BigramPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a swap would leave a front end and the engine of two minds about which draft is loaded."""
+
+    def cancelled(self: ModelDrafter) -> None:
+        raise Cancelled("stopped")
+
+    monkeypatch.setattr(ModelDrafter, "measure", cancelled)
+    engine.load_draft(bigram.target)
+    assert engine.info.draft is not None and engine.info.draft.path == bigram.target
+    answer = ask(engine, PROMPT, drafter="model", length=3, max_tokens=30)
+    assert answer.finished.stats.acceptance_rate == 1.0
+    with pytest.raises(Cancelled):
+        open_engine(bigram.target, bigram.draft, context=512)
 
 
 # --- a draft that fails -----------------------------------------------------------------------------------

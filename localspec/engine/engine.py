@@ -41,7 +41,7 @@ from localspec.engine.settings import (
     SpeculationSettings,
 )
 from localspec.engine.templates.chat_template import ChatTemplate, encode
-from localspec.ground.errors import EngineError, InvalidInput, NotFinite
+from localspec.ground.errors import Cancelled, EngineError, InvalidInput, NotFinite
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +105,10 @@ class Engine:
             self._open_target()
             self._tuning = Tuning(self._target, min(AUTO_DRAFT_LENGTH, settings.max_draft_length))
             if settings.draft is not None:
-                self.load_draft(settings.draft, settings.masked_ids, settings.shared_rows, settings.expectation)
+                self._put_beside(settings.draft, settings.masked_ids, settings.shared_rows)
             else:
                 self._open_drafters()
-                self._measure(settings.expectation)
+            self._measure(settings.expectation)
         except BaseException:
             self.close()
             raise
@@ -181,7 +181,8 @@ class Engine:
             )
             yield from drive(generation, self._target)
         except NotFinite:
-            self._forget()  # no later answer may go on from such a cache
+            self._forget()  # no later answer may go on from such a cache, or from one that it was made of
+            self._prefixes.clear()
             raise
         finally:
             if self._generation is not None and request.max_tokens != 0:
@@ -235,23 +236,17 @@ class Engine:
         """Put another draft model beside the target, whose cache stays. Where it cannot be loaded, the former one stays
         as it was. Both are in memory for a moment."""
         self._check_idle()
-        weights = self._weights(path, "draft", self._settings.draft_gpu_layers)
-        try:
-            context = self._open_draft(weights)
-        except BaseException:
-            weights.close()
-            raise
-        self._free_draft()
-        self._draft_weights, self._draft_context = weights, context
-        self._open_drafters(masked_ids, shared_rows)
-        self._measure(expectation)
+        self._put_beside(path, masked_ids, shared_rows)
+        with contextlib.suppress(Cancelled):  # too late: the swap is done, and the first rounds measure it
+            self._measure(expectation)
 
     def unload_draft(self) -> None:
         """Free the draft model, if there is one; kept conversations and what was expected of it go with it."""
         self._check_idle()
         self._free_draft()
         self._open_drafters()
-        self._measure(None)
+        with contextlib.suppress(Cancelled):
+            self._measure(None)
 
     def close(self) -> None:
         """Free everything: contexts before their weights, the draft before the target."""
@@ -283,6 +278,18 @@ class Engine:
             )
         tokens = min(self._settings.draft_context or self._target.capacity, self._target.capacity)
         return self._context(weights, tokens, rows=1)
+
+    def _put_beside(self, path: Path, masked_ids: tuple[int, ...], shared_rows: int | None) -> None:
+        """Load a draft model, in place of the former one only when nothing can go wrong any more."""
+        weights = self._weights(path, "draft", self._settings.draft_gpu_layers)
+        try:
+            context = self._open_draft(weights)
+        except BaseException:
+            weights.close()
+            raise
+        self._free_draft()
+        self._draft_weights, self._draft_context = weights, context
+        self._open_drafters(masked_ids, shared_rows)
 
     def _open_drafters(self, masked_ids: tuple[int, ...] = (), shared_rows: int | None = None) -> None:
         """Build every drafter that these models allow."""

@@ -54,8 +54,8 @@ class LoadSettings:
     """Element type of both KV caches."""
     flash_attention: Literal["auto", "on", "off"] = "auto"
     swa_full: bool = True
-    """Keep the whole past of layers with a sliding window: more memory, and a way back to any earlier turn. False = only
-    the window, so that an edited turn is often read again from its beginning."""
+    """Keep the whole past of layers with a sliding window: more memory, and a way back to any earlier turn. False =
+    only the window, so that an edited conversation may be read again from its beginning."""
     max_draft_length: int = AUTO_DRAFT_LENGTH
     """Most guesses in one verify pass; sizes the logits buffers."""
     prefix_cache_bytes: int = 512 << 20

@@ -124,13 +124,14 @@ class Context:
         """
         self._close_round()
         self._check(tokens, rows)
+        if rows == 0:  # a slice of a prompt: one that is cut short must not take those before it along
+            self._memory.guard(self.length)
         head = len(tokens) - rows
         done = 0
         while head - done > 0 and len(tokens) - done > self._batch_size:
             count = min(self._batch_size, head - done)
             self._read(tokens[done : done + count], 0)
             done += count
-            # So that a cancelled prompt loses one slice, not all of them.
             self._memory.guard(self.length)
         self._read(tokens[done:], rows)
         return self._logits(rows)

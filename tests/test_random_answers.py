@@ -168,7 +168,7 @@ class Pair:
         penalties = pick([False, False, True])
         return SamplerSettings(
             temperature=pick([0.0, 0.0, 0.7, 1.3]), top_k=40 if filters else 0, top_p=0.9 if filters else 1.0,
-            min_p=0.05 if filters else 0.0, seed=pick([3, 4]), mode="coupled",
+            min_p=0.05 if filters else 0.0, seed=pick([3, 4]), mode=pick(["coupled"] * 9 + ["rejection"]),
             repeat_penalty=1.2 if penalties else 1.0, frequency_penalty=0.3 if penalties else 0.0,
             penalty_window=pick([-1, 5, 64]), draft_temperature=pick([None, None, 0.5]),
             logit_bias=pick([(), (), ((END, 5.0),)]),
@@ -348,6 +348,10 @@ class Pair:
         expected: Answer,
         answer: Answer | None,
     ) -> None:
+        last = interruption.sampler if changed_at is not None else None
+        if not all(sampler.greedy or sampler.coupled for sampler in (request.sampler, last or request.sampler)):
+            self.counts["by luck"] += 1  # right in distribution, which is for other tests
+            return
         wanted = expected.ids
         differs = next((place for place, pair in enumerate(zip(ids, wanted, strict=False)) if pair[0] != pair[1]), None)
         if differs is not None:
@@ -364,6 +368,11 @@ class Pair:
             assert list(held) == [*prompt, *ids][: len(held)] or request.max_tokens == 0, self.say()
             if request.max_tokens != 0:
                 assert len(held) == len(prompt) + len(ids) - 1, self.say()
+            draft = self.engine._draft_context
+            follows = request.speculation.drafter in ("auto", "model") and interruption.speculation is None
+            if draft is not None and follows and not request.grammar and request.max_tokens != 0:
+                assert list(draft.tokens) == [*prompt, *ids][: draft.length], self.say()
+                self.counts["drafts followed"] += 1
 
     def gap(self, text: Sequence[int], settings: SamplerSettings, one: int, other: int) -> float:
         """How far apart the two tokens are for the plain engine, in logits."""

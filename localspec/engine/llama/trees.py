@@ -55,7 +55,7 @@ def is_chain(parents: Sequence[int], count: int) -> bool:
 
 
 def most_path_rows(rows: int, leaves: int) -> int:
-    """Most rows that the paths of a tree of `rows` rows (its root counts) and up to `leaves` leaves can have, where what
-    they share is repeated: then each path runs down all inner nodes."""
+    """Most rows that the paths of a tree of `rows` rows (its root counts) and up to `leaves` leaves can have, where
+    what they share is repeated: then each path runs down all inner nodes."""
     nodes = rows - 1
     return max((count * (2 + nodes - count) for count in range(1, min(leaves, nodes) + 1)), default=rows)

@@ -460,6 +460,21 @@ def test_a_pass_cut_short_leaves_what_is_whole(
         pair.probe()
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_a_cancelled_prompt_loses_one_slice(
+    make: Callable[..., Context], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    flag = CancelFlag()
+    context = make(KINDS[name], flag)
+    monkeypatch.setattr(flag, "is_set", lambda: False)
+    for _ in range(3):
+        context.extend([50, 60, 70] * 10, 0)
+    flag.set()
+    with pytest.raises(Cancelled):
+        context.extend([50, 60, 70] * 10, 0)
+    assert context.length == context.cached_length() == 90
+
+
 def test_a_saved_text_comes_back_after_another(make: Callable[..., Context]) -> None:
     pair = twin(make, "hybrid, delta nets")
     pair.extend(40)

@@ -251,9 +251,10 @@ def test_the_key_depends_on_files_and_placement(tmp_path: Path) -> None:
         profile_key((target, draft), settings, 4, "b2"),
         profile_key((target, draft), LoadSettings(target, draft, cache_type="q8_0"), 4, "b1"),
         profile_key((target, draft), LoadSettings(target, draft, gpu_layers=3), 4, "b1"),
+        profile_key((target, draft), LoadSettings(target, draft, swa_full=False), 4, "b1"),
         profile_key((target, draft), LoadSettings(target, draft, device="another processor"), 4, "b1"),
     ]
     target.write_bytes(b"12")
     others.append(profile_key((target, draft), settings, 4, "b1"))
-    assert len({base, *others}) == 8
+    assert len({base, *others}) == 9
     assert json.dumps(base)

@@ -42,7 +42,7 @@ from localspec.engine.settings import (
     SpeculationSettings,
 )
 from localspec.engine.templates.chat_template import ChatTemplate, Message, encode
-from localspec.ground.errors import EngineError, InvalidInput
+from localspec.ground.errors import Cancelled, EngineError, InvalidInput, NotFinite
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +185,12 @@ class Engine:
                 grammar=grammar,
             )
             yield from drive(generation, self._target)
+        except NotFinite:
+            self._forget()  # no later answer may go on from such a cache, or from one that it was made of
+            self._prefixes.clear()
+            raise
         finally:
-            if self._generation is not None:
+            if self._generation is not None and request.max_tokens != 0:
                 self._text = _Text(request.messages, self._generation.tokens, len(prompt))
             self._generation = None
             self._tuning.save(self._drafters)
@@ -236,6 +240,7 @@ class Engine:
     ) -> None:
         """Put another draft model beside the target, whose cache stays. Where it cannot be loaded, the former one stays
         as it was. Both are in memory for a moment."""
+        self._check_idle()
         former = (self._draft_weights, self._draft_context, self._drafters, self._tuning)
         weights = self._weights(path, "draft", self._settings.draft_gpu_layers)
         context = None
@@ -256,9 +261,11 @@ class Engine:
 
     def unload_draft(self) -> None:
         """Free the draft model, if there is one; kept conversations and what was expected of it go with it."""
+        self._check_idle()
         self._free_draft()
         self._open_drafters()
-        self._measure(None)
+        with contextlib.suppress(Cancelled):
+            self._measure(None)
 
     def close(self) -> None:
         """Free everything: contexts before their weights, the draft before the target."""
@@ -270,6 +277,11 @@ class Engine:
         self._target_weights.close()
 
     # --- parts ---------------------------------------------------------------------------------------
+
+    def _check_idle(self) -> None:
+        """Raises EngineError while an answer, which uses the draft model, is being made."""
+        if self._generation is not None:
+            raise EngineError("an answer is being made", "Change the draft model when it is done")
 
     def _open_target(self) -> None:
         weights, settings = self._target_weights, self._settings
@@ -325,7 +337,13 @@ class Engine:
     def _context(self, weights: Weights, tokens: int, rows: int, leaves: int = 1) -> Context:
         settings = self._settings
         wanted = ContextSettings(
-            tokens, rows, self._threads, settings.cache_type, settings.flash_attention, leaves=leaves
+            tokens,
+            rows,
+            self._threads,
+            settings.cache_type,
+            settings.flash_attention,
+            leaves=leaves,
+            swa_full=settings.swa_full,
         )
         context = Context(weights, wanted, self._cancel)
         context.warm_up()

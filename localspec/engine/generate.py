@@ -149,11 +149,11 @@ class Generation:
     def begin(self) -> Iterator[Event]:
         """Once, before the first `ask`."""
         self._start = self._clock()
+        self._controller.begin(self._knows(self._controller))
         if self._limits.max_tokens == 0:
             self._reason = "length"
             return
         self._read = self._target.rewind(self._read)
-        self._controller.begin(self._knows(self._controller))
         self._begin_drafters(self._drafters)
         if self._read < len(self._tokens) - 1:
             yield self._progress()
@@ -208,8 +208,8 @@ class Generation:
 
     def finish(self) -> Finished:
         """Once, when `ask` gave None or after `cancel`."""
-        if self._target.length > len(self._tokens):
-            self._target.rewind(len(self._tokens) - 1)  # cancelled in the middle of a pass
+        if self._reason == "cancelled" and self._target.length > len(self._tokens):
+            self._target.rewind(len(self._tokens))  # in the middle of a round: its guesses go, `last` was read
         tail = self._stream.finish()
         assert self._reason is not None
         ended_off = bool(self._trouble) and not self._drafters
@@ -314,10 +314,10 @@ class Generation:
                 self._controller = controller
             fresh = [d for d in drafters if d not in self._drafters] if drafters is not None else []
             if drafters is not None:
-                self._drafters = list(drafters)
+                self._drafters, self._trouble = list(drafters), ""
             if sampler is not None:
                 self._sampler = Sampler(sampler, banned=self._suppressed)
-                if (sampler.coupled, sampler.seed) != (self._settings.coupled, self._settings.seed):
+                if _luck(sampler) != _luck(self._settings):
                     self._chance = new_chance(sampler)
                 self._settings = sampler
                 fresh = self._drafters
@@ -444,6 +444,11 @@ class Generation:
 
 
 _FIRST_TOKEN = Plan("none", 0, "first token")
+
+
+def _luck(sampler: SamplerSettings) -> tuple[bool, int | None]:
+    """Settings that are alike in this draw on the same randomness."""
+    return sampler.coupled and not sampler.greedy, sampler.seed
 
 
 def _only_known(draft: Draft, n_vocab: int) -> Draft:

@@ -53,6 +53,9 @@ class LoadSettings:
     cache_type: str = "f16"
     """Element type of both KV caches."""
     flash_attention: Literal["auto", "on", "off"] = "auto"
+    swa_full: bool = True
+    """Keep the whole past of layers with a sliding window: more memory, and a way back to any earlier turn. False =
+    only the window, so that an edited conversation may be read again from its beginning."""
     max_draft_length: int = AUTO_DRAFT_LENGTH
     """Most guesses in one verify pass; sizes the logits buffers."""
     prefix_cache_bytes: int = 512 << 20

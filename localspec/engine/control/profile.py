@@ -44,6 +44,7 @@ def profile_key(files: tuple[Path, Path | None], settings: LoadSettings, threads
         settings.flash_attention,
         settings.device,
         str((settings.gpu_layers, settings.draft_gpu_layers, settings.split_mode, settings.main_gpu)),
+        *([] if settings.swa_full else ["windows only"]),  # long texts are read faster; no key of before changes
     ]
     return hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()[:24]
 

@@ -26,6 +26,15 @@ _ROWS_WORTH_TIMING = 16
 """Rows of a pass that say something about the cost of catching up."""
 
 
+def _why(error: EngineError | InvalidInput) -> str:
+    """Why there are no guesses any more."""
+    if isinstance(error, NotFinite):
+        return "the draft model computed no finite value"
+    if isinstance(error, EngineError):
+        return f"the draft model failed: {error}"
+    return "no token that both models share may be said"
+
+
 def open_drafter(parts: Parts) -> ModelDrafter | None:
     """None without a small model."""
     if parts.draft is None:
@@ -66,11 +75,16 @@ class ModelDrafter:
         self._configure(sampler, ends)
         self._belief.begin(related)
         self._tokens = tokens
+        if self.trouble:  # another text, or other settings, may have none; what is in the cache may be no number
+            self.trouble = ""
+            self.forget()
         common = common_length(self._model.tokens, self._readable(tokens[:-1]))
         self._agreed = self._model.rewind(common)
 
     def follow(self, tokens: Sequence[int], seen: Pass | None, path: Sequence[int]) -> None:
         """Only guesses can differ from the sequence, so only they are compared."""
+        if len(tokens) < len(self._tokens):
+            return  # a slice of the prompt: `begin` knew all of it, and this cache may reach further than the target's
         self._tokens = tokens
         held = self._model.tokens
         limit = min(len(held), len(tokens) - 1)
@@ -84,14 +98,18 @@ class ModelDrafter:
 
     def catch_up(self) -> None:
         """Read all of the sequence but the last token, which the first draft decodes."""
-        start, rows = time.perf_counter(), self._missing - 1
+        start = time.perf_counter()
         fresh = self._tokens[self._model.length : min(len(self._tokens) - 1, self._model.capacity)]
         if not fresh:
             return
-        self._model.extend(self._readable(fresh), 0)
+        try:
+            self._model.extend(self._readable(fresh), 0)
+        except EngineError as error:
+            self.trouble = _why(error)
+            return
         self._agreed = self._model.length
-        if rows >= _ROWS_WORTH_TIMING:
-            self._belief.observe_catch_up(rows, len(self._tokens), time.perf_counter() - start)
+        if len(fresh) >= _ROWS_WORTH_TIMING:
+            self._belief.observe_catch_up(len(fresh), len(self._tokens), time.perf_counter() - start)
 
     @property
     def _missing(self) -> int:
@@ -138,14 +156,15 @@ class ModelDrafter:
         self._belief.start()
         start = time.perf_counter()
         while True:
-            logits = self._model.extend(feed, 1)[0]
-            decoded = time.perf_counter()
-            draft_seconds += decoded - start
+            try:
+                logits = self._model.extend(feed, 1)[0]
+                decoded = time.perf_counter()
+                draft_seconds += decoded - start
+                row = self._sampler.distribution(logits, history)
+            except (EngineError, InvalidInput) as error:
+                self.trouble = _why(error)
+                break  # guesses that were made are good guesses
             foreign += self._wants_foreign(logits)
-            row = self._distribution(logits, history)
-            if row is None:
-                sample_seconds += time.perf_counter() - decoded
-                break  # with the guesses before: a sample once taken is returned
             guess = chance.choose(row, position + len(ids))
             confidences.append(confidence(logits, guess) if self._greedy else row.probability(guess))
             q.append(row)
@@ -163,16 +182,6 @@ class ModelDrafter:
             feed = [guess]
         spent = Spent(draft_seconds, sample_seconds, catch_up, foreign)
         return Draft.chain(self.name, tuple(ids), tuple(confidences), tuple(q), spent)
-
-    def _distribution(self, logits: NDArray[np.float32], history: Sequence[int]) -> Distribution | None:
-        """None where this model has nothing to say: that is no reason to end the target's answer."""
-        try:
-            return self._sampler.distribution(logits, history)
-        except NotFinite:
-            self.trouble = "the draft model computed no finite value"
-        except InvalidInput:
-            pass  # all that both models share is banned here; the target may have more
-        return None
 
     def learn(self, round_: Round) -> None:
         self._belief.learn(round_)

@@ -91,7 +91,8 @@ class Drafter(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Why it cannot guess any more, for people; "" while it can."""
+        """Why it cannot guess any more, for people; "" while it can. The rest of the answer is made without it; the
+        next `begin` may try again."""
 
     def begin(self, tokens: Sequence[int], sampler: SamplerSettings, ends: frozenset[int], related: bool) -> None:
         """The sequence is `tokens` now, to be answered under these settings.
@@ -118,7 +119,7 @@ class Drafter(Protocol):
         """The sequence is now `tokens`, of which the target has read all but the last.
 
         `seen`: the target's pass that it comes from, valid until this returns; `path`: the nodes of its draft that
-        were kept. A slice of the prompt has path ().
+        were kept. A slice of the prompt has path (), and is shorter than what `begin` was told.
         """
 
     def learn(self, round_: Round) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from localspec.engine.llama.batch import Batch
 from localspec.engine.llama.binding import last_log_lines, library
 from localspec.engine.llama.memory import Memory
-from localspec.engine.llama.trees import Tree, is_chain
+from localspec.engine.llama.trees import Tree, is_chain, most_path_rows
 from localspec.engine.llama.weights import Weights
 from localspec.engine.process.cancel import CancelFlag, strlen_address
 from localspec.engine.process.last_words import last_words
@@ -97,7 +97,8 @@ class Context:
         )
         self._tokens: list[int] = []
         self._scored: _Scored | None = None
-        self._batch_size = min(max(_SLICE, settings.rows), int(self._lib.llama_n_batch(self._handle)))
+        widest = _widest_pass(settings, weights.is_recurrent)
+        self._batch_size = min(max(_SLICE, widest), int(self._lib.llama_n_batch(self._handle)))
         self._batch = Batch(self._lib, self._batch_size, settings.leaves)
         self.max_rewind = self._find_max_rewind()
         """Most tokens that a pass can be cut back by without reading any again; None = any number."""
@@ -123,13 +124,14 @@ class Context:
         """
         self._close_round()
         self._check(tokens, rows)
+        if rows == 0:  # a slice of a prompt: one that is cut short must not take those before it along
+            self._memory.guard(self.length)
         head = len(tokens) - rows
         done = 0
         while head - done > 0 and len(tokens) - done > self._batch_size:
             count = min(self._batch_size, head - done)
             self._read(tokens[done : done + count], 0)
             done += count
-            # So that a cancelled prompt loses one slice, not all of them.
             self._memory.guard(self.length)
         self._read(tokens[done:], rows)
         return self._logits(rows)
@@ -316,9 +318,6 @@ class Context:
             # call. libllama takes those of one length together, so they stand side by side.
             paths = sorted(paths, key=len)
             rows = sum(1 + len(path) for path in paths)
-            if rows > self._batch_size:
-                raise EngineError(f"the paths of this tree have {rows} rows, more than {self._batch_size}")
-            self._check_room(rows)
             if max(map(len, paths)) > self._memory.snapshots:
                 self._memory.guard(base)
         order = self._read_tree(last, tree, paths, rows)
@@ -395,12 +394,19 @@ class Context:
         return None if works else 0
 
 
+def _widest_pass(settings: ContextSettings, recurrent: bool) -> int:
+    """Most rows in one pass that is no slice of a prompt: running states read the paths of a tree one by one."""
+    return most_path_rows(settings.rows, settings.leaves) if recurrent and settings.leaves > 1 else settings.rows
+
+
 def context_parameters(lib: Any, settings: ContextSettings, recurrent: bool) -> Any:
     """libllama's own parameters for these settings."""
     params = lib.llama_context_default_params()
-    params.n_ctx = settings.tokens
+    widest = _widest_pass(settings, recurrent)
+    # A tree that fits by its nodes must not fail for the rows that it repeats.
+    params.n_ctx = settings.tokens + widest - settings.rows
     # n_ubatch has to exceed n_rs_seq + 1, or libllama ends the process.
-    params.n_batch = params.n_ubatch = max(_SLICE, settings.rows + 2)
+    params.n_batch = params.n_ubatch = max(_SLICE, widest + 2)
     params.n_seq_max = settings.leaves
     params.kv_unified = settings.leaves > 1
     params.n_outputs_max = max(settings.rows, settings.leaves)

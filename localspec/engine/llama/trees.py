@@ -52,3 +52,10 @@ class Tree:
 def is_chain(parents: Sequence[int], count: int) -> bool:
     """Whether `count` nodes follow each the one before it."""
     return len(parents) == count and all(parent == node - 1 for node, parent in enumerate(parents))
+
+
+def most_path_rows(rows: int, leaves: int) -> int:
+    """Most rows that the paths of a tree of `rows` rows (its root counts) and up to `leaves` leaves can have, where
+    what they share is repeated: then each path runs down all inner nodes."""
+    nodes = rows - 1
+    return max((count * (2 + nodes - count) for count in range(1, min(leaves, nodes) + 1)), default=rows)

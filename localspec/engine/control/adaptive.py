@@ -169,7 +169,9 @@ class AdaptiveController:
             length, gain = self._best(forecast, min(budget, forecast.longest), self.long_run_speedup)
             if gain <= _DOUBTED_GAIN and (self._doubted or self.trials.is_wary(name)) and not self._ordered:
                 gain = -1.0
-            return Plan(name, self._length or length, reason), gain
+            if self._length:
+                length = min(self._length, budget, forecast.longest)
+            return Plan(name, length, reason), gain
         longest = min(budget, forecast.longest)
         length = min(longest, self._length or min(self._trusted(name), self._longest))
         gain = self._value(name, forecast, min(longest, self._longest))

@@ -22,6 +22,8 @@ class _Policy:
     def length(self) -> int:
         raise NotImplementedError
 
+    weighs = None
+
     def begin(self, related: bool) -> None:
         pass
 

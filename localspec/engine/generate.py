@@ -232,23 +232,20 @@ class Generation:
 
     def _pay_debts(self) -> None:
         """Drafters read the prompt where their guesses are expected to earn that back."""
-        for name, (drafter, forecast) in self._forecasts(self._budget()).items():
+        for name, forecast in self._forecasts(self._budget()).items():
             if self._controller.pays_debt(name, forecast, len(self._tokens)):
-                drafter.catch_up()
+                self._drafter_named(name).catch_up()
 
     def _ask_round(self) -> Ask:
         self._round_start = self._clock()
         if self._changes:
             self._apply_changes()
         budget = self._budget()
-        forecasts = self._forecasts(budget)
-        plan = self._controller.plan(
-            len(self._tokens), budget, {name: forecast for name, (_, forecast) in forecasts.items()}
-        )
+        plan = self._controller.plan(len(self._tokens), budget, self._forecasts(budget))
         draft = NO_DRAFT
         if plan.length > 0:
             limit = min(plan.length, budget)
-            drafter = forecasts[plan.drafter][0]
+            drafter = self._drafter_named(plan.drafter)
             draft = drafter.propose(limit, self._controller.worth, self._chance, plan.is_probe)
             self._drop_troubled()
         if self._trouble:
@@ -258,13 +255,22 @@ class Generation:
         self._verifiable = _only_known(draft, self._target.n_vocab)
         return Ask(self._tokens[-1:], self._verifiable)
 
-    def _forecasts(self, budget: int) -> dict[str, tuple[Drafter, Forecast]]:
+    def _forecasts(self, budget: int) -> dict[str, Forecast]:
         """Of those that can guess now, by name."""
         self._drop_troubled()  # also those that failed in an earlier answer
         if budget <= 0:
             return {}
-        asked = ((drafter, drafter.forecast(budget)) for drafter in self._drafters)
-        return {drafter.name: (drafter, forecast) for drafter, forecast in asked if forecast is not None}
+        weighs = self._controller.weighs
+        found = {}
+        for drafter in self._drafters:
+            if weighs is None or drafter.name in weighs:
+                forecast = drafter.forecast(budget)
+                if forecast is not None:
+                    found[drafter.name] = forecast
+        return found
+
+    def _drafter_named(self, name: str) -> Drafter:
+        return next(drafter for drafter in self._drafters if drafter.name == name)
 
     def _drop_troubled(self) -> None:
         """Those that cannot guess any more: the answer goes on without them."""

@@ -71,6 +71,7 @@ class AdaptiveController:
         self.reason = "on: nothing measured yet"
         self.changes: list[StateChange] = []
         self._drafter = drafter
+        self.weighs = None if drafter == "auto" else (drafter,)
         self._length = length
         self._ordered = drafter != "auto" or length is not None
         self._longest = longest

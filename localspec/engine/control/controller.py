@@ -10,7 +10,7 @@ its own guesses comes as a `Forecast`. `FixedController` obeys an order; `adapti
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -49,6 +49,10 @@ class Controller(Protocol):
     def changes(self) -> Sequence[StateChange]:
         """Every change of state since the answer began."""
 
+    @property
+    def weighs(self) -> Collection[str] | None:
+        """The drafters whose forecasts it looks at; None = all that there are."""
+
     def begin(self, related: bool) -> None:
         """An answer begins. `related`: its prompt goes on with the last one's text."""
 
@@ -78,6 +82,7 @@ class FixedController:
         self._drafter = drafter if length else "none"
         self._length = length
         self._costs = costs
+        self.weighs = () if self._drafter == "none" else (self._drafter,)
         self.state: State = "off" if self._drafter == "none" else "on"
         self.reason = "as ordered: plain"
         if self.state == "on":

@@ -28,7 +28,7 @@ coverage: $(STAMP) ## how much of the code the tests run
 check: lint types test ## what CI asks
 
 lint: $(STAMP) ## ruff
-	$(BIN)/ruff check localspec tests packaging
+	$(BIN)/ruff check localspec tests packaging benchmarks docs
 
 types: $(STAMP) ## mypy, strict
 	$(BIN)/mypy

@@ -23,7 +23,9 @@ from localspec.engine.control.controller import Controller, FixedController
 from localspec.engine.control.costs import Costs
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter
-from localspec.engine.generate import Drafters, Generation, Limits
+from localspec.engine.drafters.model_belief import ModelBelief
+from localspec.engine.drive import drive
+from localspec.engine.generate import Generation, Limits
 from localspec.engine.records import Round, RoundFinished
 from localspec.engine.settings import SamplerSettings
 
@@ -50,19 +52,34 @@ class InstantModel:
         """`table`, shape (TABLE_ROWS + max_rows, n_vocab)."""
         self._table = table
         self.n_vocab = table.shape[1]
-        self.length = 0
+        self.tokens: list[int] = []
+        self._base = 0
+
+    @property
+    def length(self) -> int:
+        return len(self.tokens)
 
     def extend(self, tokens: Sequence[int], rows: int = 1) -> NDArray[np.float32]:
-        self.length += len(tokens)
-        first = (self.length - rows) % TABLE_ROWS
+        self.tokens += tokens
+        first = (len(self.tokens) - rows) % TABLE_ROWS
         return self._table[first : first + rows]
 
+    def score(self, last: int, ids: Sequence[int], parents: Sequence[int] | None = None) -> NDArray[np.float32]:
+        self._base = len(self.tokens)
+        return self.extend([last, *ids], 1 + len(ids))
+
+    def keep(self, path: Sequence[int]) -> None:
+        del self.tokens[self._base + 1 + len(path) :]
+
     def rewind(self, length: int) -> int:
-        self.length = length
+        del self.tokens[length:]
         return length
 
     def rewinds_to(self, length: int) -> int:
         return length
+
+    def checkpoint(self) -> None:
+        pass
 
 
 class Pieces:
@@ -96,14 +113,12 @@ def rounds(
     target, draft = models
     target.rewind(0)
     draft.rewind(0)
-    drafter = ModelDrafter(draft)
-    drafter.configure(settings, frozenset())
+    drafters = [ModelDrafter(draft, ModelBelief("model")), LookupDrafter()]
     prompt = list(range(100, 400))
     generation = Generation(
-        target, Pieces(target.n_vocab), Drafters(drafter, LookupDrafter()), controller, settings,
-        Limits(max_tokens=tokens), prompt,
-    )  # fmt: skip
-    return [event.round for event in generation.run() if isinstance(event, RoundFinished)][1:]
+        target, Pieces(target.n_vocab), drafters, controller, settings, Limits(max_tokens=tokens), prompt
+    )
+    return [event.round for event in drive(generation, target) if isinstance(event, RoundFinished)][1:]
 
 
 def host_seconds(round_: Round) -> float:

@@ -1,4 +1,7 @@
-"""Requests with long answers, one per kind of text, for `record_traces.py`."""
+"""Requests with long answers, one per kind of text, for `record_traces.py`.
+
+Policies may be tuned on what `LONG_PROMPTS` gives; what `JUDGE_PROMPTS` gives is kept out of that, to judge by.
+"""
 
 from pathlib import Path
 
@@ -33,4 +36,39 @@ LONG_PROMPTS = {
     "of 120; what are its sides?",
     "creative": "Write a long story, in at least eight paragraphs, about two clockmakers who share a workshop and have "
     "not spoken to each other for ten years.",
+}
+
+_LOG = """\
+08:02 pump 3 started, 08:05 pressure 4.1 bar, 08:17 valve B opened by Kessler, 08:18 pressure 3.2 bar,
+08:31 alarm 114 (low level, tank 2), 08:33 acknowledged by Kessler, 08:40 tank 2 refilled from line 5,
+09:12 pump 3 stopped, 09:13 pump 4 started, 09:20 pressure 4.0 bar, 09:55 filter 7 changed by Oduya,
+10:04 alarm 120 (vibration, pump 4), 10:06 acknowledged by Oduya, 10:15 pump 4 stopped, 10:16 pump 3 started
+"""
+
+JUDGE_PROMPTS = {
+    "code": "Write a complete command line program in Python that keeps a list of tasks in a SQLite file: add, list, "
+    "done, remove, a due date for each task, coloured output, error messages, and a docstring for every function.",
+    "extraction": "Turn this log into a JSON array, an object per entry with the keys time, event, device, value, unit "
+    f"and person (null where there is none), in the same order, nothing else:\n\n{_LOG}",
+    "translation": "Translate this into German, then into French, then into Spanish, sentence by sentence, each "
+    "time the whole text: The harbour lay still when the last ferry came in. Nobody waited on the quay but a boy with "
+    "a lantern, who had been told that his uncle would be on board. He counted the passengers as they came down the "
+    "gangway: nine, ten, eleven. Then the lights on deck went out. He turned to go home, and found that somebody had "
+    "taken his bicycle.",
+    "reasoning": "Explain step by step, with every intermediate result: 1) What is 17 % of 2,340 plus 23 % of 1,180? "
+    "2) A train leaves at 9:40 with 84 km/h, another follows at 10:25 with 112 km/h; when does it catch up, and where? "
+    "3) In how many ways can five books stand on a shelf if two of them must not stand side by side? 4) A cone "
+    "of height 12 cm holds 0.5 litres; what is its radius?",
+    "creative": "Write a long story, in at least seven paragraphs, about a night train that stops at a station which "
+    "is on no map, and about the one passenger who gets off.",
+    "chat": "My daughter of fifteen wants to leave school and become a racing mechanic. Write me a long, kind and "
+    "honest answer: what speaks for it, what against it, and how we should talk about it as a family.",
+    "recipe": "Give me a menu of four courses for eight guests, one of them vegan: for every course the list of "
+    "ingredients with amounts, the steps, and what can be done the day before.",
+    "letter": "Write a formal letter of complaint to an airline about a flight that was cancelled without notice, with "
+    "all the facts, the rules that apply, what is asked for and by when; then a friendlier version of the same letter.",
+    "query": "Write the SQL for a small shop: tables for customers, products, orders and order lines with keys and "
+    "constraints, twenty rows of sample data, and ten reports as queries, each with a comment.",
+    "list": "List forty things to check before a house is bought, numbered, each with one sentence that says why it "
+    "matters and what to look for.",
 }

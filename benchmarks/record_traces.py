@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gains import TEMPLATE
-from long_prompts import LONG_PROMPTS
+from long_prompts import JUDGE_PROMPTS, LONG_PROMPTS
 
 from localspec.engine.llama.context import Context, ContextSettings
 from localspec.engine.llama.weights import Placement, Weights
@@ -88,10 +88,11 @@ class _Walk:
 
     def chances(self) -> list[tuple[Guess, float]]:
         """Each guess with its probability of being kept, given that those before it were."""
-        return [
+        judged = [
             (guess, min(1.0, row.probability(guess.token) / guess.q.probability(guess.token)))
             for guess, row in zip(self._guesses, self._rows, strict=False)
         ]
+        return judged + [(guess, 0.0) for guess in self._guesses[len(judged) :]]  # behind a miss
 
     def next_token(self, position: int) -> int:
         """The target's own choice here."""
@@ -106,7 +107,7 @@ class _Walk:
             return
         self._guesses, self._rows = self._guesses[1:], self._rows[1:]
         self._guess([self._guesses[-1].token], len(sequence) + len(self._guesses))
-        self._judge([self._guesses[-1].token])
+        self._judge([self._guesses[-1].token] if not self._greedy else [])
 
     def _start_chain(self, sequence: list[int], chain: int) -> None:
         self._guesses, self._rows = [], []
@@ -114,7 +115,7 @@ class _Walk:
         for place in range(chain):
             self._guess(feed, len(sequence) + place)
             feed = [self._guesses[-1].token]
-        self._judge([sequence[-1], *(guess.token for guess in self._guesses)])
+        self._judge([sequence[-1], *(guess.token for guess in self._guesses if not self._greedy)])
 
     def _guess(self, feed: list[int], position: int) -> None:
         logits = self._draft.extend(feed, 1)[0]
@@ -123,7 +124,14 @@ class _Walk:
         self._guesses.append(Guess(token, confidence(logits, token) if self._greedy else q.probability(token), q))
 
     def _judge(self, tokens: list[int]) -> None:
-        self._rows += [self._sampler.distribution(row, []) for row in self._target.extend(tokens, len(tokens))]
+        if tokens:
+            self._rows += [self._sampler.distribution(row, []) for row in self._target.extend(tokens, len(tokens))]
+        if not self._greedy:
+            return
+        # What stands behind a miss is never asked for: one row at a time, each a token of the text.
+        while len(self._rows) <= len(self._guesses) and self._rows[-1].top == self._guesses[len(self._rows) - 1].token:
+            row = self._target.extend([self._rows[-1].top], 1)[0]
+            self._rows.append(self._sampler.distribution(row, []))
 
 
 def main() -> None:
@@ -131,7 +139,8 @@ def main() -> None:
     parser.add_argument("target", type=Path)
     parser.add_argument("draft", type=Path)
     parser.add_argument("--save", type=Path, required=True)
-    parser.add_argument("--kinds", nargs="*", default=list(LONG_PROMPTS), choices=list(LONG_PROMPTS))
+    parser.add_argument("--judge", action="store_true", help="the prompts that nothing is tuned on")
+    parser.add_argument("--kinds", nargs="*", help="of the set of prompts; all by default")
     parser.add_argument("--temperatures", nargs="*", type=float, default=[0.0, 0.8])
     parser.add_argument("--tokens", type=int, default=800, help="of each answer, at most")
     parser.add_argument("--chain", type=int, default=16, help="guesses at each position")
@@ -140,9 +149,10 @@ def main() -> None:
     options = parser.parse_args()
     recorder = Recorder(options.target, options.draft, options.context, options.chain, options.threads)
     traces: list[dict[str, object]] = []
-    for kind in options.kinds:
+    prompts = JUDGE_PROMPTS if options.judge else LONG_PROMPTS
+    for kind in options.kinds or prompts:
         for temperature in options.temperatures:
-            prompt = TEMPLATE.format(LONG_PROMPTS[kind])
+            prompt = TEMPLATE.format(prompts[kind])
             trace = recorder.record(prompt, temperature, options.tokens, seed=1)
             traces.append({"kind": kind, "temperature": temperature, **trace})
             options.save.write_text(json.dumps(traces, separators=(",", ":")))  # as they come

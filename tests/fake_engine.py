@@ -1,4 +1,4 @@
-"""A scripted engine behind the interface of `EngineClient`, and sessions that use it."""
+"""A scripted engine behind the interface of `EngineHandle`, and sessions that use it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from localspec.engine.records import (
     Token,
 )
 from localspec.engine.settings import GenerationRequest, LoadSettings
-from localspec.ground.errors import EngineDied
+from localspec.ground.errors import EngineDied, InvalidInput
 from localspec.pairs.memory.fit_records import FitPlan, Place, Placement
 from localspec.pairs.names.resolve import PairFiles
 from localspec.session import LoadOptions, Session
@@ -105,6 +105,7 @@ class FakeClient:
             script.has_template,
             script.load_seconds,
             script.speculation_off,
+            _drafters(settings.draft),
         )
         return self.info
 
@@ -119,7 +120,8 @@ class FakeClient:
         assert self.info is not None
         with self._busy:
             self.drafts.append(path)
-            self.info = replace(self.info, draft=_facts(path, 1) if path else None)
+            draft = _facts(path, 1) if path else None
+            self.info = replace(self.info, draft=draft, drafters=_drafters(path))
         return self.info
 
     def generate(self, request: GenerationRequest) -> Iterator[Event]:
@@ -137,6 +139,12 @@ class FakeClient:
 
     def change(self, speculation: Any = None, sampler: Any = None) -> None:
         self.changes.append((speculation, sampler))
+
+    def death(self) -> EngineDied | None:
+        return None if self.alive else EngineDied("the engine's process ended (SIGTERM)")
+
+    def inspect(self, question: Any) -> Any:
+        raise InvalidInput("this engine is scripted")
 
     def close(self, patience: float = 3.0) -> None:
         self.alive = False
@@ -197,12 +205,11 @@ class FakeClient:
             tuple(token.id for token in tokens),
             tuple(token.provenance for token in tokens),
             self.script.reason,
-            0,
-            0.002 * verified,
-            0.02,
-            0.001,
-            0.0005,
-            0.0001,
+            draft_seconds=0.002 * verified,
+            verify_seconds=0.02,
+            sample_seconds=0.001,
+            rewind_seconds=0.0005,
+            other_seconds=0.0001,
         )
         stats.add(finished)
         return RoundFinished(finished, tuple(tokens), guesses, self.script.plain_token_seconds)
@@ -235,6 +242,10 @@ def _blocks(script: Script, speculates: Callable[[], bool]) -> Iterator[tuple[in
         place += accepted + 1
 
 
+def _drafters(draft: Path | None) -> tuple[str, ...]:
+    return ("model", "lookup") if draft is not None else ("lookup",)
+
+
 def _facts(path: Path | None, size: int) -> ModelFacts:
     assert path is not None
     return ModelFacts(path, "llama 1B", 1_000_000, size, 1000, 4096)
@@ -258,7 +269,7 @@ class FakeOpener:
         settings = LoadSettings(TARGET, draft, context=options.context)
         client.load(settings, 2, on_progress)
         files = PairFiles(pair, TARGET, draft, (TARGET,), (draft,) if draft else ())
-        return FakeSession(files, None, placed(), client, settings)  # type: ignore[arg-type]
+        return FakeSession(files, None, placed(), client, settings)
 
     @property
     def client(self) -> FakeClient:

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from localspec.audit.forks import _Judge
-from localspec.audit.records import CHECKS, AuditResult
+from localspec.audit.records import CHECKS, AuditResult, Noise
 from localspec.audit.report import fork_line, headline, result_json, summary, text_report
 from localspec.audit.run import Audit
 from localspec.audit.subject import Subject
@@ -67,6 +67,38 @@ def test_rounding_is_reported_as_near_ties() -> None:
     assert fork.width > 1 and 0 < fork.moved <= 0.4 * 1.001
     assert fork_line(fork).startswith(f"near-tie {fork.check}: ")
     assert "near-tie" in headline(max(found, key=lambda result: result.near_ties))
+
+
+def test_short_answers_are_judged_by_what_batches_really_do() -> None:
+    """Where no answer is longer than a few tokens, the prompts' rows tell how far batches move the logits."""
+    ties = 0
+    for seed in range(1, 7):
+        pair = FakePair(rounding=0.4, target_seed=seed)
+
+        def generate(request: GenerationRequest, honest: Any = pair.generate) -> Any:
+            return honest(replace(request, max_tokens=min(request.max_tokens or 8, 8)))
+
+        pair.generate = generate  # type: ignore[method-assign]
+        result = audited(pair)
+        assert result.noise.is_known and 0.1 < result.noise.largest <= 0.8
+        assert result.bugs == 0, text_report(result, {})
+        ties += result.near_ties
+    assert ties > 0
+
+
+def test_what_was_not_measured_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localspec.audit.run.measure", lambda *arguments: Noise(0.0, 12))
+    found = [audited(FakePair(rounding=0.4, target_seed=seed)) for seed in (1, 2, 3)]
+    assert sum(result.unjudged for result in found) > 0
+    for result in found:
+        assert not any(fork.kind == "bug" for fork in result.forks), "a tie that nobody could know"
+        assert result.passed is not bool(result.unjudged or result.bugs)
+    result = next(result for result in found if result.unjudged)
+    fork = next(fork for fork in result.forks if fork.kind == "unjudged")
+    assert "only 12 rows were measured" in fork.why and fork_line(fork).startswith("unjudged ")
+    assert "unjudged" in text_report(result, {})
+    if not result.bugs:
+        assert "could not be judged" in headline(result)
 
 
 def test_rounding_of_the_draft_is_no_bug() -> None:

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from localspec.bench.endpoint import Endpoint, read_counters
+from localspec.bench.endpoint import Endpoint
 from localspec.bench.peers import parse_peer, read_report
 from localspec.bench.records import Arm, Cell, Prompt
-from localspec.ground.errors import EngineError, InvalidInput, UnreadableFile
+from localspec.ground.errors import EngineError, InvalidInput, LocalspecError, UnreadableFile
+from localspec.remote.counters import read_counters
 
 CELL = Cell(0, 0, 0, "main", "p", "code", "server", 0.0, 0, 64)
 PROMPT = Prompt("p", "code", "Say something.")
@@ -124,7 +125,7 @@ def test_llama_servers_timings_serve_where_there_are_no_counters(server: Server)
 
 def test_errors_say_what_the_server_said(server: Server) -> None:
     server.status = 404
-    with pytest.raises(EngineError, match=r"answers 404: .*no such model"):
+    with pytest.raises(LocalspecError, match=r"answers 404: .*no such model"):
         Endpoint(server.url).measure(CELL, PROMPT, Arm("server"), False)
     server.close()
     with pytest.raises(EngineError, match="no answer from"):
@@ -135,7 +136,7 @@ def test_the_key_is_sent_and_addresses_are_checked(server: Server) -> None:
     Endpoint(server.url.removeprefix("http://"), "mine", "secret").measure(CELL, PROMPT, Arm("server"), False)
     assert server.asked[-1]["model"] == "mine"
     for wrong in ("ftp://host", "http://", "http:///v1"):
-        with pytest.raises(InvalidInput, match="no address"):
+        with pytest.raises(InvalidInput, match="no server's address"):
             Endpoint(wrong)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import logging
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from localspec.cli import main as cli_main
 from localspec.cli import settings_file
 from localspec.cli.main import main
-from localspec.doctor.bug_report import Scrubber, engine_lines, own_lines
+from localspec.doctor.bug_report import Scrubber, engine_lines, newest_logs, own_lines
 from localspec.engine.llama import binding
 from localspec.ground import logs
 from localspec.ground.config_file import path as config_path
@@ -27,7 +29,7 @@ def own_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """This test's log, not the one that an earlier test opened; a home with a name."""
     monkeypatch.setattr(settings_file, "_read", {})
     monkeypatch.setattr(cli_main, "_invoked", [])
-    for handler in [one for one in logs.log.handlers if isinstance(one, logs.SharedRotatingFile)]:
+    for handler in [one for one in logs.log.handlers if isinstance(one, logging.FileHandler)]:
         logs.log.removeHandler(handler)
         handler.close()
     monkeypatch.setenv("HOME", str(tmp_path / "home" / "carla"))
@@ -74,7 +76,9 @@ def test_nothing_private_is_in_it(
 
 def test_lines_are_kept_for_what_they_are() -> None:
     log = f'ggml_init: ok\n{PROMPT}\n  File "/x/localspec/engine/engine.py", line 3, in load\nKeyError: {PROMPT!r}\n'
-    kept = ["ggml_init: ok", "  localspec/engine/engine.py:3 load", "KeyError", "(1 lines left out)"]
+    log += f"refused: ContextFull at generate.py:112\nrefused: {PROMPT}\n"
+    kept = ["ggml_init: ok", "  localspec/engine/engine.py:3 load", "KeyError"]
+    kept += ["refused: ContextFull at generate.py:112", "(2 lines left out)"]
     assert engine_lines(log) == kept
     own = f"2026-11-30 10:00:00,123 77 INFO localspec 0.1.0: run begins\n{PROMPT}\n"
     assert own_lines(own) == [own.splitlines()[0], "(1 lines left out)"]
@@ -92,33 +96,30 @@ def test_a_bug_leaves_its_places_and_not_its_text(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("localspec.doctor.gather.gather", lambda *_: fails(PROMPT))
     assert main(["doctor"]) == 1
-    text = (logs.folder() / "localspec.log").read_text()
+    (path,) = logs.own_logs()
+    text = path.read_text()
     assert "doctor ended with 1" in text and "builtins.ValueError" in text
     assert "tests/test_bug_report.py" in text and PROMPT not in text
 
 
-def _write_lines(path: Path, mark: str, count: int) -> None:
-    logs.start_logging(path)
-    for number in range(count):
-        logs.log.info("%s %05d %s", mark, number, "x" * 80)
-
-
-def test_several_processes_share_a_log_that_rotates(tmp_path: Path) -> None:
-    path = tmp_path / "shared" / "localspec.log"
-    context = multiprocessing.get_context("spawn")
-    others = [context.Process(target=_write_lines, args=(path, f"writer{i}", 1500)) for i in range(3)]
-    for one in others:
-        one.start()
-    for one in others:
-        one.join()
-    assert [one.exitcode for one in others] == [0, 0, 0]
-    files = sorted(path.parent.glob("localspec.log*"))
-    files = [file for file in files if file.suffix != ".lock"]
-    assert len(files) >= 3  # 600 kB of lines, 256 KiB a file
-    assert all(file.stat().st_size <= logs.BYTES + 200 for file in files)
-    lines = [line for file in files for line in file.read_text().splitlines()]
-    assert len(lines) == len(set(lines)) == 4500  # none lost, none cut
-    assert all(re.search(r"INFO writer\d \d{5} x{80}$", line) for line in lines)
+def test_each_process_has_its_log_and_old_ones_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = logs.folder()
+    folder.mkdir(parents=True)
+    for age in range(logs.KEPT + 3):
+        old = folder / f"localspec-20200101-000000-{age}.log"
+        old.write_text(f"2020-01-01 00:00:00,000 {age} INFO localspec 0.1.0: run begins\n")
+        os.utime(old, (1e9 - age, 1e9 - age))
+    command = [sys.executable, "-m", "localspec", "list"]
+    running = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(3)]
+    assert [one.wait(60) for one in running] == [0, 0, 0]
+    ours = {path.name.rpartition("-")[2]: path.read_text() for path in logs.own_logs()[-3:]}
+    for one in running:
+        text = ours[f"{one.pid}.log"]
+        assert len(text.splitlines()) == 1 and f" {one.pid} INFO " in text and "list ended with 0" in text
+    left = {path.stem.rpartition("-")[2] for path in folder.glob("localspec-2020*.log")}
+    assert left <= {str(age) for age in range(logs.KEPT)} and len(left) >= logs.KEPT - 2
+    own, _ = newest_logs()
+    assert len(own_lines(own)) == 40 and "list ended with 0" in own.splitlines()[-1]
 
 
 def test_an_engine_log_does_not_grow_forever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -267,7 +267,8 @@ def test_the_strip_keeps_rate_and_acceptance_on_one_line(width: int, first: str)
 def test_speculation_keys() -> None:
     auto, off = SpeculationSettings(), SpeculationSettings("none")
     assert toggled(auto) == off and toggled(off) == auto
-    assert next_drafter(auto, True).drafter == "model" and next_drafter(auto, False).drafter == "lookup"
+    assert next_drafter(auto, ("model", "lookup")).drafter == "model"
+    assert next_drafter(auto, ("lookup",)).drafter == "lookup"
     assert with_length(auto, 5, 1).length == 6 and with_length(SpeculationSettings("model", 1), 1, -1).length is None
     assert with_length(SpeculationSettings("model", 64), 64, 1).length == 64
     assert described(SpeculationSettings("model", 4)) == "model, K 4" and described(off) == "off"

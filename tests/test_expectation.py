@@ -14,8 +14,12 @@ import pytest
 from localspec.bench.options import BenchOptions
 from localspec.bench.setup import find_pair
 from localspec.engine.control.adaptive import AdaptiveController
-from localspec.engine.control.controller import Plan, Situation
+from localspec.engine.control.controller import Plan
 from localspec.engine.control.costs import Costs, calibrate
+from localspec.engine.drafters.lookup_belief import LookupBelief
+from localspec.engine.drafters.model_belief import ModelBelief
+from localspec.engine.drafters.ngram_index import Match
+from localspec.engine.drafters.protocol import Forecast
 from localspec.engine.records import Finished, GenerationStats, Round
 from localspec.engine.settings import Expectation, GenerationRequest, SamplerSettings, SpeculationSettings
 from localspec.session import LoadOptions, Session, memory_plan, open_session, verdicts
@@ -30,22 +34,32 @@ OPTIONS = LoadOptions(context=512, threads=1)
 # --- the controller -----------------------------------------------------------------------------------
 
 
-def cheap() -> Costs:
-    return calibrate(lambda rows: 0.1 * (1 + 0.02 * (rows - 1)), lambda rows: 0.001 + 0.0001 * (rows - 1))
+def cheap(more: float = 0.02) -> Costs:
+    return calibrate(lambda rows: 0.1 * (1 + more * (rows - 1)))
 
 
-def situation(**changes: object) -> Situation:
-    return Situation(**({"position": 100, "budget": 16, "has_model": True} | changes))  # type: ignore[arg-type]
+def guesses() -> dict[str, Forecast]:
+    """What the draft model promises: a step costs a hundredth of a plain one."""
+    belief = ModelBelief()
+    belief.calibrate(lambda rows: 0.001 + 0.0001 * (rows - 1))
+    return {"model": belief.forecast(16, 1, 100)}
+
+
+def copies(length: int) -> dict[str, Forecast]:
+    """What a match of so many tokens promises."""
+    forecast = LookupBelief().forecast(Match((7,) * 8, length), 16)
+    assert forecast is not None
+    return {"lookup": forecast}
 
 
 def plain_rounds(controller: AdaptiveController, most: int) -> tuple[int, Plan]:
     """Plain rounds until the controller wants something else: how many, and what it wants."""
     for index in range(1, most + 1):
-        plan = controller.plan(situation())
+        plan = controller.plan(100, 16, guesses())
         if plan.drafter != "none":
             return index - 1, plan
         controller.observe(Round(index, 100 + index, "none", (), (), 0, 0, (7,), (), verify_seconds=0.1))
-    return most, controller.plan(situation())
+    return most, controller.plan(100, 16, guesses())
 
 
 def drafted(index: int, guesses: int, accepted: int) -> Round:
@@ -59,18 +73,18 @@ def drafted(index: int, guesses: int, accepted: int) -> Round:
 def test_a_pair_that_does_not_pay_begins_plain_and_probes() -> None:
     controller = AdaptiveController(cheap(), expectation=LOSES)
     assert (controller.state, controller.reason) == ("off", f"off: {LOSES.why}")
-    assert not controller.wants_model(10, 10), "the draft model would read the prompt for nothing"
-    assert AdaptiveController(cheap()).plan(situation()).drafter == "model", "without the bench it would draft"
+    assert not controller.pays_debt("model", guesses()["model"], 10), "the prompt would be read for nothing"
+    assert AdaptiveController(cheap()).plan(100, 16, guesses()).drafter == "model", "without the bench it would draft"
 
     quiet, probe = plain_rounds(controller, 200)
     assert quiet >= 24 and (probe.drafter, controller.state) == ("model", "off") and "probe" in probe.reason
     controller.observe(drafted(quiet + 1, probe.length, 0))
-    assert controller.plan(situation()).drafter == "none" and controller.reason == f"off: {LOSES.why}"
+    assert controller.plan(100, 16, guesses()).drafter == "none" and controller.reason == f"off: {LOSES.why}"
 
     more, probe = plain_rounds(controller, 200)
     assert probe.drafter == "model"
     controller.observe(drafted(quiet + more + 2, probe.length, probe.length))
-    plan = controller.plan(situation())
+    plan = controller.plan(100, 16, guesses())
     assert plan.drafter == "model", "a probe that gained proves the bench wrong for this text"
     controller.observe(drafted(quiet + more + 3, 4, 4))
     assert controller.state == "on"
@@ -82,19 +96,19 @@ def test_a_pair_that_does_not_pay_begins_plain_and_probes() -> None:
 
 
 def test_a_copy_that_promises_much_is_made_all_the_same() -> None:
-    short, long = (situation(has_model=False, lookup_ids=(7,) * 8, lookup_match=match) for match in (2, 40))
-    assert AdaptiveController(cheap()).plan(short).drafter == "lookup"
-    controller = AdaptiveController(cheap(), expectation=LOSES)
-    assert controller.plan(long).drafter == "lookup"
-    dear = calibrate(lambda rows: 0.1 * (1 + 0.1 * (rows - 1)))
-    assert AdaptiveController(dear).plan(short).drafter == "lookup"
-    assert AdaptiveController(dear, expectation=LOSES).plan(short).drafter == "none"
+    def chosen(costs: Costs, length: int, expectation: Expectation | None = None) -> str:
+        return AdaptiveController(costs, expectation=expectation).plan(100, 16, copies(length)).drafter
+
+    assert chosen(cheap(), 2) == "lookup"
+    assert chosen(cheap(), 40, LOSES) == "lookup"
+    assert chosen(cheap(0.1), 2) == "lookup"
+    assert chosen(cheap(0.1), 2, LOSES) == "none"
 
 
 def test_a_pair_that_pays_says_so_from_the_beginning_and_orders_are_orders() -> None:
     assert AdaptiveController(cheap(), expectation=GAINS).reason == f"on: {GAINS.why}"
     ordered = AdaptiveController(cheap(), drafter="model", expectation=LOSES)
-    assert ordered.state == "on" and ordered.plan(situation()).drafter == "model"
+    assert ordered.state == "on" and ordered.plan(100, 16, guesses()).drafter == "model"
 
 
 # --- the whole way ------------------------------------------------------------------------------------

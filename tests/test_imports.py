@@ -19,6 +19,7 @@ DOORS = {
     "psutil": ("ground/machine.py",),
     "starlette": ("serve/",),
     "uvicorn": ("serve/",),
+    "prometheus_client": ("serve/statistics.py",),
 }
 """Each third-party library has one door."""
 

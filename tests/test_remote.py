@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from localspec.engine.inspection import Facts
 from localspec.engine.records import Finished, PrefillProgress, Provenance, RoundFinished
 from localspec.engine.settings import GenerationRequest, SamplerSettings, SpeculationSettings
 from localspec.engine.templates.chat_template import Message
-from localspec.ground.errors import EngineDied, EngineError, InvalidInput, LocalspecError
+from localspec.ground.errors import ContextFull, EngineDied, EngineError, InvalidInput, LocalspecError
 from localspec.remote import is_url, open_remote
 from localspec.remote.connection import parse_address
 from localspec.remote.question import body_of
@@ -104,9 +105,29 @@ def test_localspec_on_the_other_side_is_as_good_as_here(live: Live) -> None:
 def test_a_raw_prompt_and_a_refusal(live: Live) -> None:
     with open_remote(f"http://127.0.0.1:{live.port}") as session:
         assert Answer(list(session.generate(GenerationRequest(prompt="abc", max_tokens=7)))).finished.stats.emitted == 7
-        with pytest.raises(InvalidInput, match="512"):
+        with pytest.raises(ContextFull) as caught:
             list(session.generate(GenerationRequest(prompt="x" * 900)))
+        assert (caught.value.tokens, caught.value.capacity) == (900, 512)
         assert Answer(list(session.generate(GenerationRequest(prompt="abc", max_tokens=0)))).text == ""
+
+
+def test_a_server_in_front_of_a_server(live: Live) -> None:
+    """Where the models lie is the other one's secret, and nobody asks it whether its engine lives."""
+    with serving(lambda draft_off: open_remote(f"http://127.0.0.1:{live.port}")) as front:
+        assert front.chat(max_tokens=3).json["usage"]["completion_tokens"] == 3
+        front.host.look_after_engine()
+        assert front.get("/v1/pair").json["fit"] is None and front.host.state == "ready"
+        assert front.get("/metrics").status == 200
+        error = front.chat("x" * 900).json["error"]
+        assert error["code"] == "context_length_exceeded" and error["n_ctx"] == 512
+
+
+def test_what_only_the_machine_with_the_models_can_do(live: Live) -> None:
+    with open_remote(f"http://127.0.0.1:{live.port}") as session:
+        assert session.concessions == [] and session.client.pid is None
+        for do in (lambda: session.client.inspect(Facts()), lambda: session.client.load_draft(None)):
+            with pytest.raises(InvalidInput):
+                do()
 
 
 def test_cancel_hangs_up_and_keeps_the_text(live: Live) -> None:
@@ -253,6 +274,12 @@ def test_thoughts_that_come_apart_are_marked(stub: tuple[type[Stub], str]) -> No
             [b'{"error": {"message": "bad \\u001b[31m value"}}'],
             InvalidInput,
             r"400: bad \\x1b\[31m value",
+        ),
+        (
+            400,
+            [b'{"error": {"message": "too long", "n_prompt_tokens": 70, "n_ctx": 64}}'],
+            ContextFull,
+            "70 tokens .* 64",
         ),
         (429, [b"busy"], EngineError, "429: busy"),
         (500, [b"<html>"], EngineError, "500"),

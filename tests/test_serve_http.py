@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("uvicorn")
 
 from localspec.engine.settings import SamplerSettings, SpeculationSettings
-from localspec.ground.errors import EngineDied, EngineError, IncompatiblePair, InvalidInput
+from localspec.ground.errors import ContextFull, EngineDied, EngineError, IncompatiblePair, InvalidInput
 from tests.serve_tools import WAIT, Live, ScriptedEngine, serving, until
 
 CHAT = "/v1/chat/completions"
@@ -191,7 +191,7 @@ def test_models_health_pair_and_unknown_places(live: Live) -> None:
 @pytest.mark.parametrize(
     ("error", "status", "code"),
     [
-        (InvalidInput("the prompt has 9 tokens, the context 8"), 400, "context_length_exceeded"),
+        (ContextFull(9, 8), 400, "context_length_exceeded"),
         (InvalidInput("the chat template says: roles must alternate"), 400, "invalid_value"),
         (EngineError("libllama failed"), 500, "engine_error"),
         (ZeroDivisionError("secret detail"), 500, "internal_error"),

@@ -19,7 +19,7 @@ pytest.importorskip("uvicorn")
 
 from localspec.ground.machine import resident_bytes
 from localspec.session import LoadOptions, open_session
-from tests.bigram import BigramPair
+from tests.bigram import SIZE, BigramPair
 from tests.serve_tools import WAIT, Live, serving, until
 
 CHAT = "/v1/chat/completions"
@@ -94,6 +94,7 @@ def test_a_prompt_longer_than_the_context_is_a_400_that_names_both(live: Live) -
         reply = live.chat("x" * 2000, stream=stream)
         error = reply.json["error"]
         assert reply.status == 400 and error["code"] == "context_length_exceeded"
+        assert error["n_prompt_tokens"] > error["n_ctx"]
         assert "1024" in error["message"] and "20" in error["message"]
 
 
@@ -137,12 +138,25 @@ def test_a_grammar_that_begins_with_itself_is_a_400(live: Live) -> None:
     assert live.chat(max_tokens=1).status == 200
 
 
-def test_a_bias_against_all_that_the_grammar_allows_is_an_error_not_a_crash(live: Live) -> None:
+def test_a_bias_against_all_that_the_grammar_allows_is_a_400_not_a_crash(live: Live) -> None:
     wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"const": 7}}}
     pid = live.host.session.client.pid
     banned = {str(i): -100 for i in range(250)}
-    assert live.chat(response_format=wanted, logit_bias=banned, temperature=0).status == 500
+    assert live.chat(response_format=wanted, logit_bias=banned, temperature=0).status == 400
     assert live.chat(max_tokens=1).status == 200 and live.host.session.client.pid == pid
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("sampling", [{"temperature": 0}, {"temperature": 1}, {"seed": 3}])
+def test_a_client_that_bans_every_token_is_told_so(live: Live, stream: bool, sampling: dict[str, Any]) -> None:
+    banned = {str(token): -100 for token in range(SIZE)}
+    reply = live.chat(logit_bias=banned, stream=stream, **sampling)
+    if stream and reply.status == 200:  # its first event came before the first token
+        assert reply.events[-1]["error"]["type"] == "invalid_request_error"
+        assert "banned" in reply.events[-1]["error"]["message"]
+    else:
+        assert reply.status == 400 and "banned" in reply.json["error"]["message"]
+    assert live.chat(max_tokens=1).status == 200
 
 
 def test_departures_free_the_engine_and_its_memory_stays_flat(live: Live) -> None:

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from textual.widgets import DataTable, Input, OptionList, Static
 
 from localspec.engine.settings import SamplerSettings, SpeculationSettings
-from localspec.ground.errors import Cancelled, InvalidInput
+from localspec.ground.errors import Cancelled, ContextFull, InvalidInput
 from localspec.session import LoadOptions
 from localspec.tui.app import LocalspecApp
 from localspec.tui.screens.draft import DraftScreen
@@ -451,7 +451,7 @@ async def test_the_engines_death_is_told_and_a_restart_offered(tmp_path: Path) -
 
 async def test_a_full_context_is_a_question(tmp_path: Path) -> None:
     """KV-08."""
-    refusal = InvalidInput("the prompt has 5000 tokens, the context 4096", "Use a larger --ctx")
+    refusal = ContextFull(5000, 4096)
     app, opener = make_app(tmp_path)
     async with running(app, NARROW) as pilot:
         for text in ("one", "two", "three"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,10 +17,12 @@ from localspec.engine.control.controller import FixedController
 from localspec.engine.control.costs import calibrate
 from localspec.engine.control.profile import Profile, profile_key, read_profile, write_profile
 from localspec.engine.control.tuning import Tuning
-from localspec.engine.drafters.acceptance import ModelAcceptance
 from localspec.engine.drafters.lookup import LookupDrafter
 from localspec.engine.drafters.model import ModelDrafter
-from localspec.engine.generate import Drafters, Generation, Limits
+from localspec.engine.drafters.model_belief import ModelBelief
+from localspec.engine.drafters.protocol import Drafter
+from localspec.engine.drive import drive
+from localspec.engine.generate import Generation, Limits
 from localspec.engine.records import Finished, GenerationStats
 from localspec.engine.settings import LoadSettings, SamplerSettings
 from tests.fake_model import FakeModel, FakeVocabulary
@@ -53,17 +56,26 @@ class TimedModel(FakeModel):
         return super().extend(tokens, rows)
 
 
-def answer(target: FakeModel, draft: FakeModel | None, tuned: Tuning, prompt: list[int]) -> GenerationStats:
-    drafter = ModelDrafter(draft) if draft is not None else None
-    if drafter is not None:
-        drafter.configure(GREEDY, frozenset())
+def opened(draft: FakeModel, tuned: Tuning) -> dict[str, Drafter]:
+    """Both drafters."""
+    return {"model": ModelDrafter(draft, ModelBelief("model", tuned.costs)), "lookup": LookupDrafter()}
+
+
+def answer(target: FakeModel, drafters: dict[str, Drafter], tuned: Tuning, prompt: list[int]) -> GenerationStats:
     generation = Generation(
-        target, LETTERS, Drafters(drafter, LookupDrafter()), tuned.controller("auto", None), GREEDY, Limits(150),
-        prompt, costs=tuned.costs,
+        target, LETTERS, list(drafters.values()), tuned.controller("auto", None), GREEDY, Limits(150), prompt,
+        costs=tuned.costs, clock=time.perf_counter,
     )  # fmt: skip
-    last = list(generation.run())[-1]
+    last = list(drive(generation, target, time.perf_counter))[-1]
     assert isinstance(last, Finished)
     return last.stats
+
+
+def step_of(drafters: dict[str, Drafter]) -> float:
+    """What the draft model takes for a guess, as it believes."""
+    forecast = drafters["model"].forecast(4)
+    assert forecast is not None
+    return forecast.seconds[2] - forecast.seconds[1]
 
 
 @pytest.fixture
@@ -74,22 +86,27 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_calibration_leaves_both_models_empty_and_knows_their_times(clock: Clock) -> None:
     target, draft = TimedModel(clock, 0.1, 0.01), TimedModel(clock, 0.02, 0.002)
     tuned = Tuning(target, 16)
-    tuned.measure(draft, 0)
+    drafters = opened(draft, tuned)
+    tuned.measure(drafters, 0)
     assert (target.length, draft.length) == (0, 0)
     assert tuned.costs.verify_seconds(5, 0) == pytest.approx(0.14)
-    assert tuned.costs.draft_step_seconds(0) == pytest.approx(0.02)
-    assert tuned.costs.catch_up_seconds(16, 0) == pytest.approx(0.03)
+    drafters["model"].begin([1, 2, 3], GREEDY, frozenset(), False)
+    assert step_of(drafters) == pytest.approx(0.02)
 
 
 def test_a_target_that_holds_text_is_not_disturbed_by_a_new_draft(clock: Clock) -> None:
     target = TimedModel(clock, 0.1, 0.01)
     tuned = Tuning(target, 16)
-    tuned.measure(TimedModel(clock, 0.02, 0.002), 0)
+    costs = tuned.costs
+    tuned.measure(opened(TimedModel(clock, 0.02, 0.002), tuned), 0)
     target.extend([1, 2, 3])
     passes = len(target.passes)
-    tuned.measure(TimedModel(clock, 0.05, 0.002), 0)
+    drafters = opened(TimedModel(clock, 0.05, 0.002), tuned)
+    tuned.measure(drafters, 0)
     assert (len(target.passes), target.length) == (passes, 3)
-    assert tuned.costs.draft_step_seconds(0) == pytest.approx(0.05)
+    drafters["model"].begin([1, 2, 3], GREEDY, frozenset(), False)
+    assert step_of(drafters) == pytest.approx(0.05)
+    assert tuned.costs is costs
     assert tuned.costs.verify_seconds(5, 0) == pytest.approx(0.14)
 
 
@@ -97,9 +114,9 @@ def test_auto_drafts_where_it_pays_and_says_why_not_where_it_does_not(clock: Clo
     """The fake clock stands still outside of passes, so every decision is reproducible."""
     cheap = TimedModel(clock, 0.1, 0.001)
     tuned = Tuning(cheap, 16)
-    draft = TimedModel(clock, 0.01, 0.001)
-    tuned.measure(draft, 0)
-    stats = answer(cheap, draft, tuned, [1, 2, 3])
+    drafters = opened(TimedModel(clock, 0.01, 0.001), tuned)
+    tuned.measure(drafters, 0)
+    stats = answer(cheap, drafters, tuned, [1, 2, 3])
     assert stats.state == "on"
     assert stats.rounds_by_drafter["model"] > 0
     assert stats.speedup is not None and stats.speedup > 2
@@ -107,8 +124,9 @@ def test_auto_drafts_where_it_pays_and_says_why_not_where_it_does_not(clock: Clo
     dear = TimedModel(clock, 0.1, 0.09)
     tuned = Tuning(dear, 16)
     draft = TimedModel(clock, 0.05, 0.02)
-    tuned.measure(draft, 0)
-    stats = answer(dear, draft, tuned, [1, 2, 3])
+    drafters = opened(draft, tuned)
+    tuned.measure(drafters, 0)
+    stats = answer(dear, drafters, tuned, [1, 2, 3])
     assert "model" not in stats.rounds_by_drafter
     assert draft.length == 0, "the draft model read a prompt for nothing"
     assert stats.plain_tokens_per_second == pytest.approx(10.0, rel=0.02)
@@ -119,16 +137,16 @@ def test_the_answer_is_the_targets_with_everything_on_auto(clock: Clock) -> None
     for first, more in ((0.1, 0.001), (0.1, 0.05), (0.1, 0.2)):
         target = TimedModel(clock, first, more)
         tuned = Tuning(target, 16)
-        draft = TimedModel(clock, 0.01, 0.001, shift=3)
-        tuned.measure(draft, 0)
-        answer(target, draft, tuned, [1, 2, 3])
+        drafters = opened(TimedModel(clock, 0.01, 0.001, shift=3), tuned)
+        tuned.measure(drafters, 0)
+        answer(target, drafters, tuned, [1, 2, 3])
         texts.add(tuple(target.tokens[:120]))
     assert len(texts) == 1
 
 
 def test_orders_are_fixed_and_decisions_last_from_answer_to_answer(clock: Clock) -> None:
     tuned = Tuning(TimedModel(clock, 0.1, 0.01), 16)
-    tuned.measure(None, 0)
+    tuned.measure({}, 0)
     assert isinstance(tuned.controller("model", 3), FixedController)
     assert isinstance(tuned.controller("auto", 0), FixedController)
     assert isinstance(tuned.controller("auto", 3), AdaptiveController)
@@ -139,22 +157,67 @@ def test_orders_are_fixed_and_decisions_last_from_answer_to_answer(clock: Clock)
 def test_a_stored_profile_replaces_calibration(clock: Clock, tmp_path: Path) -> None:
     target, draft = TimedModel(clock, 0.1, 0.01), TimedModel(clock, 0.02, 0.002)
     first = Tuning(target, 16)
-    first.measure(draft, 0, tmp_path, "pair")
-    answer(target, draft, first, [1, 2, 3])
-    first.save()
+    drafters = opened(draft, first)
+    first.measure(drafters, 0, tmp_path, "pair")
+    answer(target, drafters, first, [1, 2, 3])
+    first.save(drafters)
 
-    again = TimedModel(clock, 0.1, 0.01)
+    again, draft = TimedModel(clock, 0.1, 0.01), TimedModel(clock, 0.02, 0.002)
     second = Tuning(again, 16)
-    second.measure(TimedModel(clock, 0.02, 0.002), 0, tmp_path, "pair")
-    assert again.passes == [1, 1]
+    drafters = opened(draft, second)
+    second.measure(drafters, 0, tmp_path, "pair")
+    assert (again.passes, draft.passes) == ([1, 1, 4], [])
     assert second.costs.verify_seconds(5, 0) == pytest.approx(first.costs.verify_seconds(5, 0), rel=0.05)
+    drafters["model"].begin([1, 2, 3], GREEDY, frozenset(), False)
+    assert step_of(drafters) == pytest.approx(0.02, rel=0.05)
     other = Tuning(TimedModel(clock, 0.1, 0.01), 16)
-    other.measure(None, 0, tmp_path, "another pair")
+    other.measure({}, 0, tmp_path, "another pair")
     assert other.costs.verify_seconds(5, 0) == pytest.approx(0.14)
 
 
+def test_a_machine_that_is_faster_today_is_noticed_at_the_start(clock: Clock, tmp_path: Path) -> None:
+    busy = Tuning(TimedModel(clock, 0.27, 0.027), 16)
+    drafters = opened(TimedModel(clock, 0.054, 0.005), busy)
+    busy.measure(drafters, 0, tmp_path, "pair")
+    busy.save(drafters)
+    free = Tuning(TimedModel(clock, 0.1, 0.01), 16)
+    drafters = opened(TimedModel(clock, 0.02, 0.002), free)
+    free.measure(drafters, 0, tmp_path, "pair")
+    assert free.costs.verify_seconds(1, 0) == pytest.approx(0.1, rel=0.05)
+    assert free.costs.verify_seconds(8, 0) == pytest.approx(0.17, rel=0.1)
+    drafters["model"].begin([1, 2, 3], GREEDY, frozenset(), False)
+    assert step_of(drafters) == pytest.approx(0.02, rel=0.1)
+
+
+def test_beliefs_that_make_no_sense_are_measured_anew(clock: Clock, tmp_path: Path) -> None:
+    write_profile(tmp_path, "pair", Profile(calibrate(lambda rows: 0.1), {"model": {"times": 3}, "gone": {}}))
+    tuned = Tuning(TimedModel(clock, 0.1, 0.01), 16)
+    drafters = opened(TimedModel(clock, 0.02, 0.002), tuned)
+    tuned.measure(drafters, 0, tmp_path, "pair")
+    drafters["model"].begin([1, 2, 3], GREEDY, frozenset(), False)
+    assert step_of(drafters) == pytest.approx(0.02)
+
+
+VERSION_1 = Path(__file__).parent / "data" / "profile_version_1.json"
+"""Written by the engine when there was one drafter that learns: plain 0.1 s, a guess 0.02 s."""
+
+
+def test_a_profile_of_version_1_is_taken_over(clock: Clock, tmp_path: Path) -> None:
+    shutil.copy(VERSION_1, tmp_path / "pair.json")
+    tuned = Tuning(TimedModel(clock, 0.1, 0.01), 16)
+    draft = TimedModel(clock, 0.02, 0.002)
+    drafters = opened(draft, tuned)
+    tuned.measure(drafters, 0, tmp_path, "pair")
+    assert draft.passes == []
+    assert tuned.costs.verify_seconds(5, 0) == pytest.approx(0.14, rel=0.05)
+    drafters["model"].begin([1, 2, 3], GREEDY, frozenset(), False)
+    assert step_of(drafters) == pytest.approx(0.02, rel=0.05)
+    tuned.save(drafters)
+    assert json.loads((tmp_path / "pair.json").read_text())["version"] == 2
+
+
 def stored_profile() -> Profile:
-    return Profile(calibrate(lambda rows: 0.1 * rows, lambda rows: 0.01 * rows), ModelAcceptance())
+    return Profile(calibrate(lambda rows: 0.1 * rows), {"model": ModelBelief().to_dict()})
 
 
 def test_profiles_survive_and_damaged_ones_are_as_good_as_none(tmp_path: Path) -> None:
@@ -164,7 +227,7 @@ def test_profiles_survive_and_damaged_ones_are_as_good_as_none(tmp_path: Path) -
     assert again is not None
     assert again.costs.verify_seconds(4, 0) == pytest.approx(0.4)
     assert [one.name for one in path.parent.iterdir()] == ["key.json"]
-    for damage in (b"", b"{", b"[]", b"null", b'{"costs": 3}', b"\xff\xfe", path.read_bytes()[:-20]):
+    for damage in (b"", b"{", b"[]", b"null", b'{"costs": 3}', b'{"version": 9}', b"\xff\xfe", path.read_bytes()[:-20]):
         path.write_bytes(damage)
         assert read_profile(path.parent, "key") is None
     assert read_profile(tmp_path, "absent") is None

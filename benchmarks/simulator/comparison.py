@@ -23,6 +23,8 @@ POLICIES: dict[str, PolicyMaker] = {
 """Policies by name; each is made anew for a (profile, seed, longest draft)."""
 
 COPY_LENGTHS = (2, 4, 8, 16)
+LENGTHS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
+"""Of fixed drafts; between the longer ones little changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,15 @@ class Comparison:
 
 
 def compare(
-    trace: Trace, profile: MachineProfile, seeds: Sequence[int] = (0,), repeats: int = 4, longest: int = 8
+    trace: Trace,
+    profile: MachineProfile,
+    seeds: Sequence[int] = (0,),
+    repeats: int = 4,
+    longest: int = 8,
+    lengths: Sequence[int] = LENGTHS,
+    names: Sequence[str] = tuple(POLICIES),
 ) -> Comparison:
-    """Run everything.
+    """Run everything, or these fixed lengths and policies.
 
     `repeats`: times the text is repeated to make one long answer. `longest`: of the fixed lengths, and for auto.
     """
@@ -61,7 +69,7 @@ def compare(
             replay(trace, profile, maker(profile, seed, longest), seed, repeats).tokens_per_second for seed in seeds
         )
 
-    settings = {f"K={k}": speed(_fixed("model", k)) for k in range(longest + 1)}
+    settings = {f"K={k}": speed(_fixed("model", k)) for k in lengths if k <= longest}
     if any(offer.ids for offer in trace.offers):
         settings |= {f"copy {k}": speed(_fixed("lookup", k)) for k in COPY_LENGTHS}
     best_setting = max(settings, key=lambda name: settings[name])
@@ -73,7 +81,7 @@ def compare(
         settings["K=0"],
         settings[best_setting],
         best_setting,
-        {name: speed(maker) for name, maker in POLICIES.items()},
+        {name: speed(POLICIES[name]) for name in names},
         (len(trace.output) - 1) / seconds,
     )
 

@@ -130,7 +130,7 @@ def adaptive(
     """
     machine = machine or Machine(profile, seed + 77)
     costs = calibrate(lambda rows: machine.target_pass(rows, 0))
-    belief = ModelBelief()
+    belief = ModelBelief(costs=costs)
     belief.calibrate(lambda rows: machine.draft_passes(rows, 1, 0))
     controller = AdaptiveController(costs, longest=longest, expectation=expectation)
     return Setup(controller, belief, LookupBelief(), costs)
@@ -139,7 +139,8 @@ def adaptive(
 def restarted(setup: Setup, machine: Machine, longest: int = 8) -> Setup:
     """The same pair after a new start: times and beliefs come from the disk, the target is looked at again."""
     assert setup.costs is not None
-    costs, belief = Costs.from_dict(_stored(setup.costs)), ModelBelief()
+    costs = Costs.from_dict(_stored(setup.costs))
+    belief = ModelBelief(costs=costs)
     belief.load(_stored(setup.model))
     machine.target_pass(1, 0)
     for rows in (1, 4):

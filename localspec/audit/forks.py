@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.audit.noise import moved
-from localspec.audit.records import Fault, Fork, Noise
+from localspec.audit.records import Fault, Fork, Kind, Noise
 from localspec.audit.subject import Answer, Subject
 from localspec.engine.noise import gumbel_noise
 from localspec.engine.sampling import Distribution, Sampler
@@ -85,10 +85,11 @@ def _fork(subject: Subject, plain: Answer, other: Answer, index: int, what: Comp
     tolerance = noise.tolerance / (what.request.sampler.temperature or 1.0)
     close = all(gap is not None and abs(gap) <= tolerance for gap in gaps)
     explained = close or (repeated and difference <= noise.tolerance)
+    kind: Kind = "near-tie" if explained else "bug" if noise.is_known else "unjudged"
     fork = Fork(
         what.check, what.case, what.variant, index, ours, theirs,
         _text(plain, other, ours), _text(plain, other, theirs),
-        gaps[0], gaps[1], len(block), difference, tolerance, "near-tie" if explained else "bug", "",
+        gaps[0], gaps[1], len(block), difference, tolerance, kind, "",
     )  # fmt: skip
     return replace(fork, why=_why(fork, repeated, noise))
 
@@ -99,6 +100,8 @@ def _why(fork: Fork, repeated: bool, noise: Noise) -> str:
         return f"{alike}, and the cache before them was filled in other batches"
     if fork.kind == "near-tie":
         return f"{alike}, and the two passes round differently"
+    if fork.kind == "unjudged":
+        return f"only {noise.rows} rows were measured: too few to know how far batches move the logits here"
     if fork.moved > noise.tolerance:
         usual = f"batches usually by {noise.largest:.3g}"
         return f"the pass of {fork.width} rows moves the logits by {fork.moved:.3g}, {usual}"

@@ -11,7 +11,7 @@ from localspec.audit.subject import Subject
 _TOP = 5
 _CONTEXT = 32
 """Tokens that are enough to see a stale cache."""
-_ROWS = 12
+ROWS = 12
 """Tokens at the end of a text whose rows are compared; divisible by several widths."""
 
 
@@ -20,7 +20,9 @@ def measure(subject: Subject, texts: list[list[int]], widths: tuple[int, ...]) -
     by_width: dict[int, float] = dict.fromkeys(widths, 0.0)
     rows = 0
     for text in texts:
-        count = min(_ROWS, len(text) - 1)
+        if len(text) < 2:
+            continue
+        count = min(ROWS, len(text) - 1)
         head, tail = text[:-count], text[-count:]
         single = subject.rows("target", [head, *([token] for token in tail)], count)
         for width in widths:

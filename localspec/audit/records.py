@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["near-tie", "bug"]
+Kind = Literal["near-tie", "bug", "unjudged"]
+"""`unjudged`: too few rows were measured to tell a near-tie from a bug."""
+
+_ENOUGH_ROWS = 24
 
 CHECKS = ("greedy", "coupled", "penalties", "stops", "rewind", "distribution", "seeds")
 """What can be checked by itself."""
@@ -71,7 +74,13 @@ class Noise:
     largest: float
     """Of the five likeliest tokens of a row, over all rows looked at."""
     rows: int
+    """Rows looked at, once for each width."""
     by_width: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether enough rows were looked at to judge by."""
+        return self.rows >= _ENOUGH_ROWS
 
     @property
     def tolerance(self) -> float:
@@ -101,9 +110,13 @@ class AuditResult:
         return sum(fork.kind == "near-tie" for fork in self.forks)
 
     @property
+    def unjudged(self) -> int:
+        return sum(fork.kind == "unjudged" for fork in self.forks)
+
+    @property
     def bugs(self) -> int:
         return len(self.faults) + sum(fork.kind == "bug" for fork in self.forks)
 
     @property
     def passed(self) -> bool:
-        return self.complete and not self.bugs
+        return self.complete and not self.bugs and not self.unjudged

@@ -61,6 +61,9 @@ def _answer(result: AuditResult) -> str:
     if result.bugs:
         word = "problem" if result.bugs == 1 else "problems"
         return f"{result.bugs} {word} that no rounding explains: the output is not the target's own here."
+    if result.unjudged:
+        forks = f"{result.unjudged} fork{'s'[: result.unjudged != 1]}"
+        return f"{forks} could not be judged: too few rows to know how far batches move the logits here."
     if result.near_ties:
         ties = f"{result.near_ties} near-tie{'s'[: result.near_ties != 1]}"
         return f"The output is the target's own here, but for {ties} between equally good tokens."
@@ -71,8 +74,10 @@ def text_report(result: AuditResult, about: dict[str, Any]) -> str:
     """For the terminal."""
     lines = [one_line(headline(result)), ""]
     width = max((len(check.name) for check in result.checks), default=0)
+    unjudged = {fork.check for fork in result.forks if fork.kind == "unjudged"}
     for check in result.checks:
         state = "BUG" if check.bugs else "ok" if check.equal == check.compared else "near-ties"
+        state = "unjudged" if not check.bugs and check.name in unjudged else state
         counts = f"{check.equal} of {check.compared} equal"
         counts += f", {check.near_ties} near-ties" if check.near_ties else ""
         counts += f", {check.bugs} bugs" if check.bugs else ""
@@ -81,7 +86,7 @@ def text_report(result: AuditResult, about: dict[str, Any]) -> str:
             lines.append(f"{'':<{width}}  note: {one_line(check.note)}")
     lines += [""] if result.forks or result.faults else []
     lines += [one_line(f"BUG {fault.check}: {fault.what}", 400) for fault in result.faults]
-    lines += [fork_line(fork) for fork in result.forks if fork.kind == "bug"]
+    lines += [fork_line(fork) for fork in result.forks if fork.kind != "near-tie"]
     ties = [fork for fork in result.forks if fork.kind == "near-tie"]
     lines += [fork_line(fork) for fork in ties[:_TIES_SHOWN]]
     lines += [f"and {len(ties) - _TIES_SHOWN} more near-ties: see --json"] if len(ties) > _TIES_SHOWN else []
@@ -97,7 +102,7 @@ def text_report(result: AuditResult, about: dict[str, Any]) -> str:
 def fork_line(fork: Fork) -> str:
     """One fork on one line."""
     gaps = f"gap {_gap(fork.gap_single)} alone, {_gap(fork.gap_batch)} in a pass of {fork.width}"
-    word = "BUG" if fork.kind == "bug" else "near-tie"
+    word = "BUG" if fork.kind == "bug" else fork.kind
     return one_line(
         f"{word} {fork.check}: {fork.case}, {fork.variant}: token {fork.index + 1} is {fork.other_text!r} instead of "
         f"{fork.plain_text!r}; {gaps} (numeric up to {fork.tolerance:.3g}): {fork.why}",

@@ -11,7 +11,7 @@ from typing import TypeVar
 from localspec.audit import algebra
 from localspec.audit.cases import Case, Variant, cases, variants
 from localspec.audit.forks import Comparison, compare, count_faults
-from localspec.audit.noise import measure, rewind_faults
+from localspec.audit.noise import ROWS, measure, rewind_faults
 from localspec.audit.records import AuditResult, Check, Fault, Fork, Noise
 from localspec.audit.subject import Answer, Subject
 from localspec.engine.settings import SamplerSettings, SpeculationSettings
@@ -71,7 +71,7 @@ class Audit:
         try:
             self._plain_answers()
             self._measure_noise()
-            if self._speculates and self._wanted("rewind"):
+            if self._speculates and self._wanted("rewind") and self._noise.is_known:
                 self._rewinds()
             if self._has_draft and self._speculates and self._wanted("distribution"):
                 self._distributions()
@@ -111,7 +111,9 @@ class Audit:
         self._count("plain twice", compared=1, equal=int(same), note=note)
 
     def _measure_noise(self) -> None:
-        texts = [[*answer.prompt, *answer.tokens] for answer in self._plain.values() if len(answer.tokens) > 12]
+        # The longest answers first, but a prompt's own tokens do as well: answers may all be short.
+        answers = sorted(self._plain.values(), key=lambda answer: -min(len(answer.tokens), ROWS))
+        texts = [[*answer.prompt, *answer.tokens] for answer in answers]
         widths = (3, 6) if self._quick else (2, 3, 5, 9)
         self._say("how far batches move the logits")
         self._guarded(
@@ -190,9 +192,10 @@ class Audit:
         elif isinstance(found, Fault):
             self._fault(found)
         tie = isinstance(found, Fork) and found.kind == "near-tie"
+        bug = isinstance(found, Fault) or (isinstance(found, Fork) and found.kind == "bug")
         self._count(
             case.check, compared=1, equal=int(found is None and not wrong), near_ties=int(tie),
-            bugs=len(wrong) + int(found is not None and not tie),
+            bugs=len(wrong) + int(bug),
         )  # fmt: skip
 
     def _sampling(self) -> None:

@@ -6,30 +6,18 @@ Chunks are never counted as tokens where the server says how many there were: wi
 from __future__ import annotations
 
 import hashlib
-import http.client
-import json
-import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 from localspec.bench.plan import Speeds
 from localspec.bench.prompts import filler
 from localspec.bench.records import Arm, Cell, Measurement, Prompt
-from localspec.ground.errors import EngineError, InvalidInput
-from localspec.ground.parsing import parse_json
+from localspec.ground.errors import EngineError, LocalspecError
 from localspec.ground.terminal import one_line
-
-_TIMEOUT = 600.0
-_MOST_LINE = 1 << 22
-_COUNTER = re.compile(
-    r"^[a-z_:]*spec_decode_num_(drafts|draft_tokens|accepted_tokens|accepted_tokens_per_pos)(?:_total)?"
-    r"(\{[^}]*\})?\s+([0-9.eE+]+)\s*$",
-    re.MULTILINE,
-)
-_POSITION = re.compile(r'position="(\d+)"')
+from localspec.remote.connection import Connection, parse_address
+from localspec.remote.counters import read_counters
 
 
 @dataclass(slots=True)
@@ -58,16 +46,9 @@ class Endpoint:
         extra: Mapping[str, object] | None = None,
         seed: int = 1,
     ) -> None:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidInput(f"{one_line(url)!r} is no address", "Give one like http://127.0.0.1:8080/v1")
-        self._https = parts.scheme == "https"
-        self._host, self._port = parts.hostname, parts.port
-        self._root = re.sub(r"/v1/?$", "", parts.path.rstrip("/"))
-        self._model = model
-        self._headers = {"Content-Type": "application/json"}
-        if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
+        address = parse_address(url if "://" in url else f"http://{url}")
+        self._connection = Connection(address, api_key)
+        self._model = model or address.model
         self._extra = dict(extra or {})
         self._seed = seed
         self.url = url
@@ -76,9 +57,8 @@ class Endpoint:
         """The name to ask for: as given, else the first that the server lists, else `default`."""
         if not self._model:
             try:
-                listed = parse_json(self._get("/v1/models"))["data"]
-                self._model = str(listed[0]["id"])
-            except (EngineError, ValueError, KeyError, IndexError, TypeError):
+                self._model = str(self._connection.facts("/v1/models")["data"][0]["id"])
+            except (LocalspecError, KeyError, IndexError, TypeError):
                 self._model = "default"
         return self._model
 
@@ -107,8 +87,8 @@ class Endpoint:
     def ready(self) -> bool:
         """Whether the server answers at all."""
         try:
-            self._get("/health")
-        except EngineError:
+            self._connection.text("/health")
+        except LocalspecError:
             return False
         return True
 
@@ -127,8 +107,9 @@ class Endpoint:
         }
         reply = _Reply()
         start = time.perf_counter()
-        for data in self._events("/v1/chat/completions", json.dumps(body)):
-            self._take(reply, data, time.perf_counter() - start)
+        for data in self._connection.stream("/v1/chat/completions", body):
+            if not isinstance(data, str):
+                self._take(reply, data, time.perf_counter() - start)
         reply.wall = time.perf_counter() - start
         return reply
 
@@ -146,58 +127,12 @@ class Endpoint:
                 reply.text += piece
             reply.finish = choice.get("finish_reason") or reply.finish
 
-    def _events(self, path: str, body: str) -> Iterator[dict[str, Any]]:
-        connection = self._connection()
-        try:
-            connection.request("POST", self._root + path, body.encode(), self._headers)
-            response = connection.getresponse()
-            if response.status != 200:
-                said = one_line(response.read(2000).decode("utf-8", "replace"))
-                raise EngineError(f"{self.url} answers {response.status}: {said}", "Check the address and --model")
-            while line := response.readline(_MOST_LINE):
-                if line.startswith(b"data:") and line[5:].strip() not in (b"[DONE]", b""):
-                    found = parse_json(line[5:])
-                    if isinstance(found, dict):
-                        yield found
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise EngineError(f"no answer from {self.url}: {one_line(str(error))}", "Is the server running?") from error
-        finally:
-            connection.close()
-
-    def _get(self, path: str) -> str:
-        connection = self._connection()
-        try:
-            connection.request("GET", self._root + path, headers=self._headers)
-            response = connection.getresponse()
-            text = response.read(_MOST_LINE).decode("utf-8", "replace")
-            if response.status != 200:
-                raise EngineError(f"{self.url}{path} answers {response.status}")
-            return text
-        except (OSError, http.client.HTTPException) as error:
-            raise EngineError(f"no answer from {self.url}: {one_line(str(error))}", "Is the server running?") from error
-        finally:
-            connection.close()
-
     def _counters(self) -> dict[str, float]:
         """Speculative counters of /metrics by name; empty where there are none."""
         try:
-            return read_counters(self._get("/metrics"))
-        except EngineError:
+            return read_counters(self._connection.text("/metrics"))
+        except LocalspecError:
             return {}
-
-    def _connection(self) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self._https else http.client.HTTPConnection
-        return kind(self._host, self._port, timeout=_TIMEOUT)
-
-
-def read_counters(page: str) -> dict[str, float]:
-    """vLLM's names, which llama-server and localspec serve use too; `kept 0`, `kept 1`, ... by draft position."""
-    counters: dict[str, float] = {}
-    for name, labels, value in _COUNTER.findall(page):
-        position = _POSITION.search(labels)
-        key = f"kept {position[1]}" if position else name
-        counters[key] = counters.get(key, 0.0) + float(value)
-    return counters
 
 
 def _measurement(reply: _Reply, before: Mapping[str, float], after: Mapping[str, float]) -> Measurement:

@@ -20,7 +20,7 @@ from localspec.ground import logs
 
 _PACKAGES = (
     *("llama-cpp-python", "huggingface-hub", "textual", "gguf", "numpy", "click", "psutil"),
-    *("starlette", "uvicorn"),
+    *("starlette", "uvicorn", "prometheus-client"),
 )
 _SHOWN_VARIABLES = re.compile(
     r"HF_HUB_(OFFLINE|DISABLE_\w+)|(CUDA|HIP)_VISIBLE_DEVICES|GGML_\w+|NO_COLOR|FORCE_COLOR|TERM|LANG|LC_ALL"
@@ -33,6 +33,7 @@ _NATIVE = re.compile(r"~?(llama|ggml|llm|gguf|load|print|create|init|sched|graph
 _NOISE = ("llama_graph_n_input_tensors", "graph_reserve")
 _FRAME = re.compile(r'  File "([^"]+)", line (\d+), in (\w+)')
 _ERROR = re.compile(r"((?:\w+\.)*\w+(?:Error|Exception|Died|Input|Interrupt)): ")
+_REFUSED = re.compile(r"refused: \w+ at \w+\.py:\d+$")
 _OWN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ \d+ (INFO|WARNING|ERROR) |[\w.]+$|    [\w./-]+:\d+ \S+$")
 
 
@@ -106,6 +107,8 @@ def _engine_line(line: str) -> str | None:
         return f"  {'/'.join(Path(frame[1]).parts[-3:])}:{frame[2]} {frame[3]}"
     if error := _ERROR.match(line):
         return error[1]
+    if _REFUSED.match(line):
+        return line
     return None
 
 
@@ -117,9 +120,9 @@ def _kept(lines: Iterable[str | None], count: int) -> list[str]:
 
 
 def newest_logs() -> tuple[str, str]:
-    """(our own log, the newest engine's log), as far as they can be read; their ends."""
+    """(our own logs one after the other, the newest engine's log), as far as they can be read; their ends."""
     engines = sorted(logs.folder().glob("engine-*.log"), key=lambda path: path.stat().st_mtime)
-    return _end_of(logs.folder() / "localspec.log"), _end_of(engines[-1]) if engines else ""
+    return "".join(map(_end_of, logs.own_logs())), _end_of(engines[-1]) if engines else ""
 
 
 def _end_of(path: Path, size: int = 64 << 10) -> str:

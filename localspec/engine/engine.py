@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -40,7 +41,7 @@ from localspec.engine.settings import (
     SamplerSettings,
     SpeculationSettings,
 )
-from localspec.engine.templates.chat_template import ChatTemplate, encode
+from localspec.engine.templates.chat_template import ChatTemplate, Message, encode
 from localspec.ground.errors import Cancelled, EngineError, InvalidInput, NotFinite
 
 
@@ -99,16 +100,17 @@ class Engine:
         self._drafters: dict[str, Drafter] = {}
         self._generation: Generation | None = None
         self._text = _NO_TEXT
+        self._familiar: list[object] = []  # controllers and drafters that followed this text
         self._prefixes = PrefixCache(settings.prefix_cache_bytes)
         self._target_weights = self._weights(settings.target, "target", settings.gpu_layers)
         try:
             self._open_target()
             self._tuning = Tuning(self._target, min(AUTO_DRAFT_LENGTH, settings.max_draft_length))
             if settings.draft is not None:
-                self._put_beside(settings.draft, settings.masked_ids, settings.shared_rows)
+                self.load_draft(settings.draft, settings.masked_ids, settings.shared_rows, settings.expectation)
             else:
                 self._open_drafters()
-            self._measure(settings.expectation)
+                self._measure(settings.expectation)
         except BaseException:
             self.close()
             raise
@@ -155,7 +157,9 @@ class Engine:
         self._check_bias(request.sampler)
         prompt = self.encode(request)
         vocabulary = self._target_weights.vocabulary
-        related = request.keep_cache and self._text.goes_on_with(prompt)
+        related = request.keep_cache and self._text.goes_on_in(request, prompt)
+        if not related:
+            self._familiar.clear()
         if request.keep_cache:
             self._recall(prompt)
         else:
@@ -174,6 +178,7 @@ class Engine:
                 Limits(request.max_tokens, request.min_tokens, request.stop),
                 prompt,
                 related=related,
+                familiar=self._familiar,
                 suppressed=vocabulary.suppressed,
                 ends=ends,
                 costs=self._tuning.costs,
@@ -186,7 +191,7 @@ class Engine:
             raise
         finally:
             if self._generation is not None and request.max_tokens != 0:
-                self._text = _Text(self._generation.tokens, len(prompt))
+                self._text = _Text(request.messages, self._generation.tokens, len(prompt))
             self._generation = None
             self._tuning.save(self._drafters)
             if grammar is not None:
@@ -236,9 +241,23 @@ class Engine:
         """Put another draft model beside the target, whose cache stays. Where it cannot be loaded, the former one stays
         as it was. Both are in memory for a moment."""
         self._check_idle()
-        self._put_beside(path, masked_ids, shared_rows)
-        with contextlib.suppress(Cancelled):  # too late: the swap is done, and the first rounds measure it
+        former = (self._draft_weights, self._draft_context, self._drafters, self._tuning)
+        weights = self._weights(path, "draft", self._settings.draft_gpu_layers)
+        context = None
+        try:
+            context = self._open_draft(weights)
+            self._draft_weights, self._draft_context, self._tuning = weights, context, copy(self._tuning)
+            self._drafters = self._built_drafters(masked_ids, shared_rows)
             self._measure(expectation)
+        except BaseException:
+            if self._drafters is not former[2]:
+                _close_drafters(self._drafters)
+            self._draft_weights, self._draft_context, self._drafters, self._tuning = former
+            _free(context, weights)
+            raise
+        self._prefixes.clear()  # what is kept belongs to two models
+        _close_drafters(former[2])
+        _free(former[1], former[0])
 
     def unload_draft(self) -> None:
         """Free the draft model, if there is one; kept conversations and what was expected of it go with it."""
@@ -250,6 +269,8 @@ class Engine:
 
     def close(self) -> None:
         """Free everything: contexts before their weights, the draft before the target."""
+        _close_drafters(self._drafters)
+        self._drafters = {}
         self._free_draft()
         if hasattr(self, "_target"):
             self._target.close()
@@ -279,25 +300,16 @@ class Engine:
         tokens = min(self._settings.draft_context or self._target.capacity, self._target.capacity)
         return self._context(weights, tokens, rows=1)
 
-    def _put_beside(self, path: Path, masked_ids: tuple[int, ...], shared_rows: int | None) -> None:
-        """Load a draft model, in place of the former one only when nothing can go wrong any more."""
-        weights = self._weights(path, "draft", self._settings.draft_gpu_layers)
-        try:
-            context = self._open_draft(weights)
-        except BaseException:
-            weights.close()
-            raise
-        self._free_draft()
-        self._draft_weights, self._draft_context = weights, context
-        self._open_drafters(masked_ids, shared_rows)
+    def _open_drafters(self) -> None:
+        """Put those that the present models allow in place of the former ones."""
+        _close_drafters(self._drafters)
+        self._drafters = self._built_drafters((), None)
 
-    def _open_drafters(self, masked_ids: tuple[int, ...] = (), shared_rows: int | None = None) -> None:
-        """Build every drafter that these models allow."""
-        for drafter in self._drafters.values():
-            drafter.close()
+    def _built_drafters(self, masked_ids: tuple[int, ...], shared_rows: int | None) -> dict[str, Drafter]:
+        """Every drafter that the present models allow."""
         weights = self._draft_weights
         vocabulary = weights.vocabulary if weights is not None else self._target_weights.vocabulary
-        self._drafters = table.open_drafters(
+        return table.open_drafters(
             Parts(
                 self._target,
                 self._target_weights.vocabulary,
@@ -312,11 +324,8 @@ class Engine:
         )
 
     def _free_draft(self) -> None:
-        self._prefixes.clear()  # what is kept belongs to two models
-        if self._draft_context is not None:
-            self._draft_context.close()
-        if self._draft_weights is not None:
-            self._draft_weights.close()
+        self._prefixes.clear()
+        _free(self._draft_context, self._draft_weights)
         self._draft_context = self._draft_weights = None
 
     def _weights(self, path: Path, part: Literal["target", "draft"], gpu_layers: int) -> Weights:
@@ -403,7 +412,7 @@ class Engine:
         shared = common_length(self._target.tokens, prompt)
         found = self._prefixes.find(prompt, shared)
         if self._target.length - shared >= WORTH_TOKENS:
-            with contextlib.suppress(EngineError):  # then it will have to be read again
+            with contextlib.suppress(EngineError, MemoryError):  # then it will have to be read again
                 self._keep_conversation()
         if found is not None:
             self._put_back(found)
@@ -432,18 +441,44 @@ class Engine:
 class _Text:
     """What the last answer was made of."""
 
+    messages: tuple[Message, ...]
+    """() after a raw prompt."""
     tokens: Sequence[int]
     """Prompt and answer."""
     prompt: int
     """Tokens of the prompt."""
 
-    def goes_on_with(self, prompt: Sequence[int]) -> bool:
-        """Whether `prompt` is of the same conversation: it holds the whole last prompt, or half of the last text."""
+    def goes_on_in(self, request: GenerationRequest, prompt: Sequence[int]) -> bool:
+        """Whether a request, with these tokens as its prompt, is of the same conversation.
+
+        A chat is known by how it began: a system prompt that many chats share says nothing, and templates may drop
+        thoughts from earlier answers. A raw prompt must hold the whole last prompt, or half of the last text.
+        """
+        if self.messages or request.messages:
+            return bool(self.messages) and _beginning(self.messages) == _beginning(request.messages)
         shared = common_length(self.tokens, prompt)
         return shared > 0 and (shared >= self.prompt - 1 or 2 * shared >= len(self.tokens))
 
 
-_NO_TEXT = _Text((), 0)
+_NO_TEXT = _Text((), (), 0)
+
+
+def _beginning(messages: Sequence[Message]) -> Sequence[Message]:
+    """Up to the first that a person said."""
+    return messages[: next((at + 1 for at, message in enumerate(messages) if message.role == "user"), None)]
+
+
+def _close_drafters(drafters: Mapping[str, Drafter]) -> None:
+    for drafter in drafters.values():
+        drafter.close()
+
+
+def _free(context: Context | None, weights: Weights | None) -> None:
+    """A context before its weights."""
+    if context is not None:
+        context.close()
+    if weights is not None:
+        weights.close()
 
 
 def _facts(weights: Weights) -> ModelFacts:

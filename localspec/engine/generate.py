@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from localspec.engine.control.controller import Controller, Plan
@@ -74,8 +74,9 @@ class Generation:
 
     The target may hold any tokens before it: what it shares with `prompt` is not read again. Afterwards, also after
     an exception, the target itself says what it holds. `ends`: the target's end tokens, needed when
-    `limits.min_tokens` is set and by drafters that stop there. `related`: the prompt goes on with the text that the
-    drafters and the controller saw last.
+    `limits.min_tokens` is set and by drafters that stop there. `related`: the prompt goes on with the text before.
+    `familiar`: the controllers and drafters that followed that text, to which those of this answer are added; None =
+    all did.
 
     `clock` gives seconds; `judge` stands in for verification where there are no logits (`benchmarks/simulator`).
     """
@@ -91,6 +92,7 @@ class Generation:
         prompt: Sequence[int],
         *,
         related: bool = False,
+        familiar: list[object] | None = None,
         suppressed: Sequence[int] = (),
         ends: frozenset[int] = frozenset(),
         costs: Costs | None = None,
@@ -113,6 +115,8 @@ class Generation:
         self._limits = limits
         self._ends = ends
         self._related = related
+        self._familiar = familiar
+        self._begun: list[object] = []  # who has followed this answer
         self._costs = costs
         self._clock = clock
         self._judge = judge or self._verify
@@ -131,7 +135,7 @@ class Generation:
         self._stats = StatsBuilder(len(prompt), self._read)
         self._plain_seconds = 0.0  # what plain decoding would have needed for the tokens so far
         self._reason: FinishReason | None = None
-        self._trouble = ""  # of a drafter that failed
+        self._trouble = ""  # of the drafter that failed last
         self._rounds = 0
         self._start = 0.0
         # The round at hand.
@@ -145,13 +149,12 @@ class Generation:
     def begin(self) -> Iterator[Event]:
         """Once, before the first `ask`."""
         self._start = self._clock()
-        self._controller.begin(self._related)
+        self._controller.begin(self._knows(self._controller))
         if self._limits.max_tokens == 0:
             self._reason = "length"
             return
         self._read = self._target.rewind(self._read)
-        for drafter in self._drafters:
-            drafter.begin(self._tokens, self._settings, self._ends, self._related)
+        self._begin_drafters(self._drafters)
         if self._read < len(self._tokens) - 1:
             yield self._progress()
 
@@ -214,8 +217,9 @@ class Generation:
             self._clock() - self._start,
             self._plain_token_seconds(),
             "off" if ended_off else self._controller.state,
-            self._trouble or self._controller.reason,
+            self._reason_now(self._controller.reason),
             (*self._past_changes, *self._controller.changes),
+            self._trouble,
         )
         answer = tuple(self._tokens[self._prompt_length :])
         return Finished(self._reason, self._stream.text, answer, stats, tail)
@@ -231,8 +235,6 @@ class Generation:
         for name, (drafter, forecast) in self._forecasts(self._budget()).items():
             if self._controller.pays_debt(name, forecast, len(self._tokens)):
                 drafter.catch_up()
-                if drafter.trouble:
-                    self._drop(drafter)
 
     def _ask_round(self) -> Ask:
         self._round_start = self._clock()
@@ -240,7 +242,7 @@ class Generation:
             self._apply_changes()
         budget = self._budget()
         forecasts = self._forecasts(budget)
-        plan = self._plan = self._controller.plan(
+        plan = self._controller.plan(
             len(self._tokens), budget, {name: forecast for name, (_, forecast) in forecasts.items()}
         )
         draft = NO_DRAFT
@@ -248,24 +250,51 @@ class Generation:
             limit = min(plan.length, budget)
             drafter = forecasts[plan.drafter][0]
             draft = drafter.propose(limit, self._controller.worth, self._chance, plan.is_probe)
-            if drafter.trouble:
-                self._drop(drafter)
+            self._drop_troubled()
+        if self._trouble:
+            plan = replace(plan, reason=self._reason_now(plan.reason))
+        self._plan = plan
         self._draft = draft
         self._verifiable = _only_known(draft, self._target.n_vocab)
         return Ask(self._tokens[-1:], self._verifiable)
 
     def _forecasts(self, budget: int) -> dict[str, tuple[Drafter, Forecast]]:
         """Of those that can guess now, by name."""
+        self._drop_troubled()  # also those that failed in an earlier answer
         if budget <= 0:
             return {}
         asked = ((drafter, drafter.forecast(budget)) for drafter in self._drafters)
         return {drafter.name: (drafter, forecast) for drafter, forecast in asked if forecast is not None}
 
-    def _drop(self, drafter: Drafter) -> None:
-        """It cannot guess any more: the answer goes on without it."""
-        self._drafters.remove(drafter)
-        self._trouble = f"off: {drafter.trouble}"
-        self._past_changes.append(StateChange(len(self._tokens), "off", self._trouble))
+    def _drop_troubled(self) -> None:
+        """Those that cannot guess any more: the answer goes on without them."""
+        for drafter in [drafter for drafter in self._drafters if drafter.trouble]:
+            self._drafters.remove(drafter)
+            self._trouble = drafter.trouble
+            if not self._drafters:
+                self._past_changes.append(StateChange(len(self._tokens), "off", f"off: {self._trouble}"))
+
+    def _reason_now(self, reason: str) -> str:
+        """The controller's, and what it does not know of."""
+        if not self._trouble:
+            return reason
+        return f"{reason}; {self._trouble}" if self._drafters else f"off: {self._trouble}"
+
+    def _begin_drafters(self, drafters: Sequence[Drafter]) -> None:
+        for drafter in drafters:
+            drafter.begin(self._tokens, self._settings, self._ends, self._knows(drafter))
+
+    def _knows(self, follower: object) -> bool:
+        """Whether what it learned last is of this text; asked when it begins to follow it."""
+        if follower in self._begun:
+            return True
+        self._begun.append(follower)
+        if self._familiar is None:
+            return self._related
+        known = self._related and follower in self._familiar
+        if follower not in self._familiar:
+            self._familiar.append(follower)
+        return known
 
     def _budget(self) -> int:
         """Most guesses of a round: the buffers, the context's end and the token limit all bound it."""
@@ -281,7 +310,7 @@ class Generation:
             controller, drafters, sampler = self._changes.pop(0)
             if controller is not None and controller is not self._controller:
                 self._past_changes += self._controller.changes
-                controller.begin(related=True)
+                controller.begin(self._knows(controller))
                 self._controller = controller
             fresh = [d for d in drafters if d not in self._drafters] if drafters is not None else []
             if drafters is not None:
@@ -292,8 +321,7 @@ class Generation:
                     self._chance = new_chance(sampler)
                 self._settings = sampler
                 fresh = self._drafters
-            for drafter in fresh:
-                drafter.begin(self._tokens, self._settings, self._ends, True)
+            self._begin_drafters(fresh)
 
     # --- the second half ----------------------------------------------------------------------------
 

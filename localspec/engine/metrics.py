@@ -56,6 +56,7 @@ class StatsBuilder:
         state: State,
         reason: str,
         changes: Sequence[StateChange] = (),
+        trouble: str = "",
     ) -> GenerationStats:
         """`wall_seconds` from the request to the last token. `plain_token_seconds`: mean time of a plain
         token on this text, None when nothing measured it."""
@@ -100,6 +101,7 @@ class StatsBuilder:
             state=state,
             reason=reason,
             changes=tuple(changes),
+            trouble=trouble,
         )
 
 

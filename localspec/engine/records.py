@@ -255,6 +255,8 @@ class GenerationStats:
     """Why: in words a person can act on."""
     changes: tuple[StateChange, ...] = ()
     """Every time guessing was turned on or off, in order."""
+    trouble: str = ""
+    """Why a drafter was turned off for good, though others may go on; "" when none was."""
 
 
 def stats_values(stored: Mapping[str, Any]) -> dict[str, Any]:

@@ -143,7 +143,8 @@ class Sampler:
         saved = row[touched]
         if self._biased.size:
             inside = self._biased < len(row)
-            np.add.at(row, self._biased[inside], self._bias[inside])
+            with np.errstate(invalid="ignore"):  # a broken model's infinities; said by `distribution`
+                np.add.at(row, self._biased[inside], self._bias[inside])
         if penalised.size:
             inside = penalised < len(row)
             row[penalised[inside]] = self._penalise(row[penalised[inside]], counts[inside])
@@ -248,9 +249,16 @@ def confidence(row: NDArray[np.float32], token: int) -> float:
 
 
 def _softmax(ids: NDArray[np.int64], logits: NDArray[np.float64], temperature: float) -> Distribution:
-    with np.errstate(over="ignore"):  # a tiny temperature leaves nothing but the likeliest
-        weights = np.exp((logits - logits.max()) / temperature)
+    if temperature < _TINY_TEMPERATURE:
+        logits = logits - logits.max()  # dividing first would give infinities on both sides
+    with np.errstate(over="ignore"):
+        scaled = logits / temperature
+    weights = np.exp(scaled - scaled.max())
     return Distribution(ids, weights / weights.sum())
+
+
+_TINY_TEMPERATURE = 1e-300
+"""Logits of some hundreds, divided by less, are beyond the largest number."""
 
 
 def _nothing_to_choose(row: NDArray[np.float32]) -> LocalspecError:

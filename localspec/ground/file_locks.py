@@ -1,4 +1,9 @@
-"""Locks on open files, between processes. They end when the file is closed, or with the process."""
+"""Locks on open files, between processes. They end when the file is closed, or with the process.
+
+Why not the library `filelock`: it locks a path that it opens itself and, on Unix, leaves there. So each chat and each
+claim would have a second file beside it, to be named, found and removed; here the lock is on the very file that is
+written to, and on nothing else.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +32,4 @@ def try_lock(file: IO[Any]) -> bool:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         return error.errno not in _HELD
-    return True
-
-
-def wait_for_lock(descriptor: int) -> bool:
-    """Lock a file when the others have let go; False when it cannot be locked."""
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except OSError:
-        return False
     return True

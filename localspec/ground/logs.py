@@ -1,4 +1,4 @@
-"""What a command did, for later questions: a small log of our own beside the engines' logs.
+"""What a command did, for later questions: small logs of our own beside the engines' logs, one for each process.
 
 Neither prompts nor answers nor what was typed are written, and no text of an error: those may quote any of them.
 """
@@ -7,37 +7,38 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import logging.handlers
 import os
+import time
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 
-from localspec.ground.file_locks import wait_for_lock
 from localspec.ground.locations import state_folder
 
-BYTES, KEPT = 256 << 10, 3
-"""Of one file, and how many older ones stay."""
+KEPT = 40
+"""Files of earlier processes that stay: one holds a line or two, and the engine's deaths."""
 
 log = logging.getLogger("localspec")
 log.addHandler(logging.NullHandler())  # used as a library, we print nothing
 
 
 def folder() -> Path:
-    """Of all logs: `localspec.log` and one `engine-*.log` for each engine."""
+    """Of all logs: one `localspec-*.log` for each process and one `engine-*.log` for each engine."""
     return state_folder() / "log"
 
 
-def start_logging(to: Path | None = None) -> None:
+def start_logging() -> None:
     """Write warnings and worse, and our own notes, to a file. Where that is impossible nothing is written."""
-    if any(isinstance(handler, SharedRotatingFile) for handler in log.handlers):
+    if any(isinstance(handler, logging.FileHandler) for handler in log.handlers):
         return
-    path = to or folder() / "localspec.log"
     log.setLevel(logging.INFO)
     log.propagate = False
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handler = SharedRotatingFile(path)
+        folder().mkdir(parents=True, exist_ok=True)
+        for old in _by_age(folder())[:-KEPT]:
+            with contextlib.suppress(OSError):  # Windows: others hold it open
+                old.unlink()
+        path = folder() / f"localspec-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+        handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
     except OSError:
         return
     handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(message)s"))
@@ -58,49 +59,14 @@ def frames_of(error: BaseException) -> str:
     return "\n".join(lines)
 
 
-class SharedRotatingFile(logging.handlers.RotatingFileHandler):
-    """A rotating log that several processes write to: one of them rotates, the others follow to the new file."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, maxBytes=BYTES, backupCount=KEPT, encoding="utf-8", errors="backslashreplace")
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._follow()
-        super().emit(record)
-
-    def doRollover(self) -> None:
-        with _alone(Path(self.baseFilename + ".lock")) as alone:
-            if alone and not self._follow():  # another process may have rotated while we waited
-                with contextlib.suppress(OSError):  # Windows: a file that others hold open keeps its name
-                    super().doRollover()
-            if self.stream is None:
-                self.stream = self._open()
-
-    def _follow(self) -> bool:
-        """Open the file anew if the one we hold is no longer it; whether that was so."""
-        if self.stream is None:
-            return False
-        try:
-            there = os.stat(self.baseFilename)
-        except OSError:
-            there = None
-        ours = os.fstat(self.stream.fileno())
-        if there is not None and (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino):
-            return False
-        self.stream.close()
-        self.stream = self._open()
-        return True
+def own_logs() -> list[Path]:
+    """Our own logs that there are, the one written to last at the end."""
+    return _by_age(folder())
 
 
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[bool]:
-    """Hold the lock file while the block runs; False when there can be none."""
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError:
-        yield False
-        return
-    try:
-        yield wait_for_lock(handle)
-    finally:
-        os.close(handle)
+def _by_age(where: Path) -> list[Path]:
+    found = []
+    for path in where.glob("localspec-*.log"):
+        with contextlib.suppress(OSError):  # another process has just removed it
+            found.append((path.stat().st_mtime, path))
+    return [path for _, path in sorted(found)]

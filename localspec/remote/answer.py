@@ -27,9 +27,7 @@ from localspec.engine.records import (
 )
 from localspec.ground.errors import EngineError
 from localspec.ground.terminal import one_line
-
-Counters = dict[str, float]
-"""`drafts`, `draft_tokens`, `accepted_tokens` of a server since it started; empty where it offers none."""
+from localspec.remote.counters import Counters
 
 UNKNOWN_ID = -1
 """Of a token whose id the server does not tell."""

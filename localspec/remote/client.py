@@ -1,9 +1,8 @@
-"""The handle on a remote engine: the same interface as `engine.client.EngineClient`, over HTTP."""
+"""The handle on a remote engine: an `EngineHandle` over HTTP."""
 
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,21 +11,18 @@ from typing import TYPE_CHECKING, Any, cast
 from localspec.engine.records import Event
 from localspec.ground.errors import EngineError, InvalidInput, LocalspecError
 from localspec.ground.terminal import one_line
-from localspec.remote.answer import AnswerReader, Counters
+from localspec.remote.answer import AnswerReader
 from localspec.remote.connection import Address, Connection, parse_address
+from localspec.remote.counters import Counters, read_counters
 from localspec.remote.question import Kind, body_of
 
 if TYPE_CHECKING:
     from localspec.engine.engine import EngineInfo, ModelFacts
-    from localspec.engine.process.client import EngineClient
+    from localspec.engine.inspection import Question
+    from localspec.engine.process.handle import EngineHandle
     from localspec.engine.settings import GenerationRequest, SamplerSettings, SpeculationSettings
+    from localspec.ground.errors import EngineDied
     from localspec.session import Session
-
-_COUNTER = re.compile(
-    r"^[A-Za-z_:]*spec_decode_num_(drafts|draft_tokens|accepted_tokens)(?:_total)?(?:\{[^}]*\})?\s+([0-9.eE+]+)\s*$",
-    re.MULTILINE,
-)
-"""vLLM's names, which llama-server and localspec have too."""
 
 
 def is_url(text: str) -> bool:
@@ -34,34 +30,29 @@ def is_url(text: str) -> bool:
     return text.startswith(("http://", "https://"))
 
 
-def open_remote(url: str, on_client: Callable[[EngineClient], None] | None = None) -> Session:
+def open_remote(url: str, on_client: Callable[[EngineHandle], None] | None = None) -> Session:
     """A session whose engine is the server at `url`. Raises InvalidInput, EngineError.
 
     The server's key is taken from LOCALSPEC_API_KEY and from nowhere else.
     """
     from localspec.engine.settings import LoadSettings
-    from localspec.pairs.memory.fit_records import FitPlan, Placement
     from localspec.pairs.names.resolve import PairFiles
     from localspec.session import Session
 
     client = RemoteClient(parse_address(url), os.environ.get("LOCALSPEC_API_KEY", ""))
-    handle = cast("EngineClient", client)
     if on_client is not None:
-        on_client(handle)
+        on_client(client)
     info = client.connect()
     draft = info.draft.path if info.draft is not None else None
     files = PairFiles(client.address.url, info.target.path, draft, (info.target.path,))
-    nowhere = Placement(0, 0, ())
-    placed = FitPlan(True, info.context, "f16", 0, nowhere, None, "", (), (), ())
-    return Session(files, None, placed, handle, LoadSettings(info.target.path, draft))
+    return Session(files, None, None, client, LoadSettings(info.target.path, draft))
 
 
 class RemoteClient:
     """One server. One answer at a time; `cancel` may come from any thread."""
 
-    pid = 0
-    alive = True
-    log_path = Path(os.devnull)
+    pid: int | None = None
+    log_path: Path | None = None
 
     def __init__(self, address: Address, key: str) -> None:
         self.address = address
@@ -110,6 +101,9 @@ class RemoteClient:
         finally:
             self._busy.release()
 
+    def inspect(self, question: Question) -> Any:
+        raise InvalidInput("a server answers no questions about its models", "Run this where the models are")
+
     def cancel(self) -> None:
         """Hang up on the running answer."""
         self._connection.stop()
@@ -119,6 +113,10 @@ class RemoteClient:
 
     def load_draft(self, path: Path | None, *_: object, **__: object) -> EngineInfo:
         raise InvalidInput("the draft belongs to the server", "Start localspec serve there with another --draft")
+
+    def death(self) -> EngineDied | None:
+        """A server is missed when it is asked, not before."""
+        return None
 
     def log_tail(self, count: int = 4) -> list[str]:
         """The server keeps its own log."""
@@ -155,13 +153,9 @@ class RemoteClient:
 
     def _counters(self) -> Counters:
         try:
-            page = self._connection.text("/metrics")
+            return read_counters(self._connection.text("/metrics"))
         except LocalspecError:
             return {}
-        counters: Counters = {}
-        for name, value in _COUNTER.findall(page):
-            counters[name] = counters.get(name, 0.0) + float(value)
-        return counters
 
 
 def _facts(value: object, name: str) -> ModelFacts:

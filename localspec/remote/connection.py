@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from localspec.ground.errors import EngineDied, EngineError, InvalidInput, LocalspecError
+from localspec.ground.errors import ContextFull, EngineDied, EngineError, InvalidInput, LocalspecError
 from localspec.ground.parsing import parse_json
 from localspec.ground.terminal import one_line
 
@@ -148,7 +148,10 @@ class Connection:
             connection.close()
 
     def _refusal(self, status: int, text: str) -> LocalspecError:
-        said = f"{self._address.url} answers {status}: {_message(text)}"
+        error = _error_object(text)
+        said = f"{self._address.url} answers {status}: {_message(error, text)}"
+        if (full := _context_full(error)) is not None:
+            return full
         if status in (401, 403):
             return InvalidInput(said, "Set LOCALSPEC_API_KEY to the server's key")
         if status in (429, 500, 502, 503, 504):
@@ -156,12 +159,25 @@ class Connection:
         return InvalidInput(said, "Check the address and the options")
 
 
-def _message(text: str) -> str:
-    """What an error body says, in OpenAI's shape or any other."""
+def _error_object(text: str) -> object:
+    """What an error body holds, in OpenAI's shape or any other; None for what is no JSON object."""
     try:
         value = parse_json(text)
-        error = value.get("error", value)
-        text = str(error.get("message", error)) if isinstance(error, dict) else str(error)
-    except (ValueError, AttributeError):
-        pass
+    except ValueError:
+        return None
+    return value.get("error", value) if isinstance(value, dict) else None
+
+
+def _message(error: object, text: str) -> str:
+    if isinstance(error, dict):
+        text = str(error.get("message", error))
+    elif error is not None:
+        text = str(error)
     return one_line(text, 300) or "nothing more"
+
+
+def _context_full(error: object) -> ContextFull | None:
+    """Where a server says in numbers that the prompt is too long: llama-server and localspec serve do."""
+    numbers = [error.get(name) for name in ("n_prompt_tokens", "n_ctx")] if isinstance(error, dict) else []
+    tokens, capacity = (number if isinstance(number, int) else 0 for number in numbers or (0, 0))
+    return ContextFull(tokens, capacity) if tokens >= capacity > 0 else None

@@ -40,6 +40,7 @@ STATS_FIELDS = (
     "state",
     "reason",
     "changes",
+    "trouble",
 )
 """The contract of `run --json`."""
 
@@ -56,6 +57,8 @@ def summary_line(stats: GenerationStats) -> str:
         parts.append(f"{stats.mean_acceptance_length:.2f} tokens per target pass")
     if stats.state == "off":
         parts.append(f"speculation off: {stats.reason.removeprefix('off: ')}")
+    if stats.trouble and stats.trouble not in parts[-1]:
+        parts.append(f"a drafter is off: {stats.trouble}")
     return " · ".join(parts)
 
 

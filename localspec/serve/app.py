@@ -16,7 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from localspec import __version__
 from localspec.ground.terminal import one_line
-from localspec.serve import exposition, gate, requests
+from localspec.serve import gate, requests, statistics
 from localspec.serve.answers import Shape, chunks, next_event, whole
 from localspec.serve.fields import parse
 from localspec.serve.host import Host
@@ -123,7 +123,7 @@ class Application:
         return JSONResponse({"status": word, "detail": self._host.describe()}, 200 if state == "ready" else 503)
 
     async def _metrics(self, request: Request) -> Response:
-        return PlainTextResponse(self._host.statistics.page(), media_type=exposition.CONTENT_TYPE)
+        return PlainTextResponse(self._host.statistics.page(), media_type=statistics.CONTENT_TYPE)
 
     async def _models(self, request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [self._model_object()]})

@@ -101,7 +101,7 @@ class Host:
             "engine": _without_folders(engine_json(session)),
             "verdict": None if verdict is None else verdict.kind,
             "reasons": [] if verdict is None else [reason.detail for reason in verdict.reasons],
-            "fit": fit_json(session.placed),
+            "fit": fit_json(session.placed) if session.placed is not None else None,
             "concessions": session.concessions,
             "restarts": self.restarts,
             "draft_off": self.draft_off,
@@ -152,9 +152,9 @@ class Host:
     def _memory(self) -> Sequence[tuple[tuple[str, ...], float]]:
         sizes: list[tuple[tuple[str, ...], float]] = [(("server",), float(resident_bytes()))]
         session = self._session
-        if session is not None:
-            with contextlib.suppress(Exception):
-                sizes.append((("engine",), float(resident_bytes(session.client.pid))))
+        pid = session.client.pid if session is not None else None
+        if pid is not None:
+            sizes.append((("engine",), float(resident_bytes(pid))))
         return sizes
 
 

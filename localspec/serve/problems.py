@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from localspec.ground.errors import Cancelled, EngineDied, InvalidInput, LocalspecError
+from localspec.ground.errors import Cancelled, ContextFull, EngineDied, InvalidInput, LocalspecError
 from localspec.ground.terminal import visible
 
 
@@ -19,28 +20,34 @@ class Problem(Exception):
         param: str | None = None,
         code: str | None = None,
         headers: dict[str, str] | None = None,
+        more: Mapping[str, object] | None = None,
     ) -> None:
+        """`more`: facts for programs, beside the usual fields of the error object."""
         super().__init__(message)
         self.status = status
         self.message = visible(message)[:1000]
         self.param = param
         self.code = code
         self.headers = headers or {}
+        self._more = dict(more or {})
 
     @property
     def body(self) -> dict[str, Any]:
         """The JSON object that OpenAI's own servers send."""
         kind = _KINDS.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
-        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+        usual = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+        return {"error": {**usual, **self._more}}
 
 
 def from_error(error: BaseException) -> Problem:
     """The problem that an exception of the engine means to a client; never more than one line of it."""
     if isinstance(error, Problem):
         return error
+    if isinstance(error, ContextFull):
+        full = {"n_prompt_tokens": error.tokens, "n_ctx": error.capacity}  # llama-server's names
+        return Problem(400, error.message, code="context_length_exceeded", more=full)
     if isinstance(error, InvalidInput):
-        too_long = "tokens" in error.message and "context" in error.message
-        return Problem(400, error.message, code="context_length_exceeded" if too_long else "invalid_value")
+        return Problem(400, error.message, code="invalid_value")
     if isinstance(error, Cancelled):
         return Problem(503, "the answer was stopped by the server", code="cancelled")
     if isinstance(error, EngineDied):

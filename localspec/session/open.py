@@ -30,7 +30,7 @@ from localspec.ground.machine import physical_cores
 
 if TYPE_CHECKING:
     from localspec.engine.engine import EngineInfo
-    from localspec.engine.process.client import EngineClient
+    from localspec.engine.process.handle import EngineHandle
     from localspec.engine.records import Event, Finished, GenerationStats, LoadProgress, Token
     from localspec.pairs.compat import Verdict
     from localspec.pairs.gguf.model_info import ModelInfo
@@ -88,13 +88,14 @@ class Session:
         self,
         files: PairFiles,
         verdict: Verdict | None,
-        placed: FitPlan,
-        client: EngineClient,
+        placed: FitPlan | None,
+        client: EngineHandle,
         settings: LoadSettings,
     ) -> None:
         self.files = files
         self.placed = placed
-        """Where everything went, and the concessions that were made for it."""
+        """Where everything went, and the concessions that were made for it; None in a server, which keeps that to
+        itself."""
         self.verdict = verdict
         """Of the pair; None without a draft model."""
         self.client = client
@@ -114,6 +115,8 @@ class Session:
     @property
     def concessions(self) -> list[str]:
         """What is not as asked so that everything fits, one sentence each."""
+        if self.placed is None:
+            return []
         steps = [f"{step.name}: {step.detail}, so that everything fits" for step in self.placed.steps]
         return [*steps, *self.placed.notes]
 
@@ -199,7 +202,7 @@ def open_session(
     pair: str,
     options: LoadOptions = LoadOptions(),
     on_progress: Callable[[LoadProgress], None] | None = None,
-    on_client: Callable[[EngineClient], None] | None = None,
+    on_client: Callable[[EngineHandle], None] | None = None,
 ) -> Session:
     """Find, check and load a pair, or reach the server whose address `pair` is.
 

@@ -15,15 +15,14 @@ from textual.screen import Screen
 
 from localspec.ground.machine import usable_cpus
 from localspec.tui.screens.chat import ChatScreen, NewsArrived
-from localspec.tui.screens.page import notify, tell
-from localspec.tui.screens.views import open_pair
+from localspec.tui.screens.page import if_given, notify, tell
 from localspec.ui.chat import Chat, ChatSettings
-from localspec.ui.preferences import PreferenceFile, PromptHistory
+from localspec.ui.preferences import PreferenceFile, PromptHistory, Remembered
 from localspec.ui.runner import News, OpenSession, Runner
 from localspec.ui.session_store import SessionStore
 
 if TYPE_CHECKING:
-    from localspec.engine.process.client import EngineClient
+    from localspec.engine.process.handle import EngineHandle
     from localspec.engine.records import LoadProgress
     from localspec.session import LoadOptions, Session
 
@@ -74,25 +73,26 @@ class LocalspecApp(App[int]):
     ) -> None:
         super().__init__()
         self._start = start
-        self._preference_file = preference_file or PreferenceFile()
-        self.preferences = self._preference_file.read()
-        settings = start.settings or ChatSettings(self.preferences.sampler)
-        system = self.preferences.system if start.system is None else start.system
+        self._remembered = Remembered(preference_file or PreferenceFile())
+        before = self._remembered.now
+        settings = start.settings or ChatSettings(before.sampler)
+        system = before.system if start.system is None else start.system
         runner = Runner(open_session or _open_session, self._tell)
         self.chat = Chat(runner, store or SessionStore(), settings, system)
         few = usable_cpus() <= _FEW_CPUS
         if few:
             self.animation_level = "none"
-        self._chat_screen = ChatScreen(self.chat, history or PromptHistory(), _FEW_TICKS if few else _TICKS)
+        ticks = _FEW_TICKS if few else _TICKS
+        self._chat_screen = ChatScreen(self.chat, self._remembered, history or PromptHistory(), ticks)
 
     def get_default_screen(self) -> Screen[Any]:
         return self._chat_screen
 
     def on_mount(self) -> None:
-        theme = self._start.theme or self.preferences.theme
+        theme = self._start.theme or self._remembered.now.theme
         if theme in self.available_themes:
             self.theme = theme
-        self.theme_changed_signal.subscribe(self, lambda theme: self.prefer(theme=theme.name))
+        self.theme_changed_signal.subscribe(self, lambda theme: self._remembered.change(theme=theme.name))
         self._obey_signals()
         # After the first paint: opening a pair imports and reads a lot.
         self.call_after_refresh(self._begin)
@@ -113,12 +113,12 @@ class LocalspecApp(App[int]):
             assert start.options is not None
             self.chat.open_pair(start.pair, start.options)
             screen.show_conversation()
-        elif self.preferences.last_pair:
-            self._open(self.preferences.last_pair, self.preferences.last_draft or None)
+        elif last := self._remembered.now.last_pair:
+            self._open(last, self._remembered.now.last_draft or None)
         else:
             from localspec.tui.screens.first_run import FirstRunScreen
 
-            self.push_screen(FirstRunScreen(), lambda pair: open_pair(screen, pair))
+            self.push_screen(FirstRunScreen(), if_given(self._open_instead))
 
     def _open(self, pair: str, draft: str | None) -> None:
         from localspec.session import LoadOptions
@@ -127,16 +127,63 @@ class LocalspecApp(App[int]):
         self.chat.open_pair(pair, options)
         self._chat_screen.show_conversation()
 
-    # --- news, settings ------------------------------------------------------------------------------
+    def _open_instead(self, pair: str) -> None:
+        """In place of the one that is open."""
+        from localspec.session import LoadOptions
+
+        self.chat.open_pair(pair, replace(self.chat.options or LoadOptions(), draft=None))
+        self._chat_screen.say_status(f"loading {pair}")
+
+    # --- news ----------------------------------------------------------------------------------------
 
     def _tell(self, news: News) -> None:
         """Called in the engine's thread."""
         tell(self._chat_screen, NewsArrived(news))
 
-    def prefer(self, **changes: Any) -> None:
-        """Remember something for the next start."""
-        self.preferences = replace(self.preferences, **changes)
-        self._preference_file.write(self.preferences)
+    # --- other screens -------------------------------------------------------------------------------
+
+    def action_sessions(self) -> None:
+        from localspec.tui.screens.sessions import SessionsScreen
+
+        self.push_screen(SessionsScreen(self.chat), lambda _: self._chat_screen.show_conversation())
+
+    def action_pairs(self) -> None:
+        from localspec.tui.screens.pairs import PairsScreen
+
+        self.push_screen(PairsScreen(), if_given(self._open_instead))
+
+    def action_settings(self) -> None:
+        from localspec.tui.screens.settings import SettingsScreen
+
+        self.push_screen(SettingsScreen(self.chat), lambda _: self._chat_screen.remember_settings())
+
+    def action_swap_draft(self) -> None:
+        from localspec.tui.screens.draft import DraftScreen
+
+        session, say = self.chat.runner.session, self._chat_screen.say
+        if session is None:
+            say("No model is loaded yet.", "warning")
+        elif self.chat.is_remote:
+            say("The draft was chosen where the server was started: localspec serve PAIR --draft D", "warning")
+        else:
+            self.push_screen(DraftScreen(session), if_given(self._swap))
+
+    def _swap(self, draft: str) -> None:
+        self.chat.swap_draft(draft)
+        waits = " after this answer" if self.chat.runner.busy else ""
+        self._chat_screen.say_status(f"swapping the draft{waits}")
+
+    def action_bench(self) -> None:
+        from localspec.tui.screens.bench import BenchScreen
+
+        self.push_screen(BenchScreen(self.chat))
+
+    def action_log(self) -> None:
+        from localspec.tui.screens.log import log_screen
+
+        session = self.chat.runner.session
+        server = self.chat.pair if self.chat.is_remote else ""
+        self.push_screen(log_screen(session.client if session is not None else None, server))
 
     # --- keys ----------------------------------------------------------------------------------------
 
@@ -196,7 +243,7 @@ def _open_session(
     pair: str,
     options: LoadOptions,
     on_progress: Callable[[LoadProgress], None] | None = None,
-    on_client: Callable[[EngineClient], None] | None = None,
+    on_client: Callable[[EngineHandle], None] | None = None,
 ) -> Session:
     from localspec.session import open_session
 

@@ -74,6 +74,18 @@ class Chat:
         return is_url(self.pair)
 
     @property
+    def headline(self) -> list[str]:
+        """Which models, and what the conversation is about; those that are known."""
+        session, last = self.runner.session, self.conversation.last_answer
+        models = self.pair
+        if session is not None:
+            draft = session.files.draft.name if session.files.draft else "no draft model"
+            models = f"{session.files.target.name} + {draft}"
+        elif not self.pair and last is not None and last.target:
+            models = f"{last.target} + {last.draft or 'no draft model'}"
+        return [part for part in (models, self.conversation.shown_title) if part]
+
+    @property
     def saved(self) -> SavedSession:
         """The conversation as it would be read back, for exports."""
         return SavedSession(self._writer.meta, self.conversation)

@@ -8,6 +8,17 @@ from localspec.engine.drafters.table import AUTO, NONE
 from localspec.engine.settings import MAX_DRAFT_LENGTH, SpeculationSettings
 
 
+def pressed(how: str, now: SpeculationSettings, drafters: Sequence[str], seen: int | None) -> SpeculationSettings:
+    """`on_off`, `drafter`, `shorter` or `longer`. `drafters`: those that can be used; `seen`: K of the last round."""
+    match how:
+        case "on_off":
+            return toggled(now)
+        case "drafter":
+            return next_drafter(now, drafters)
+        case _:
+            return with_length(now, seen, 1 if how == "longer" else -1)
+
+
 def toggled(now: SpeculationSettings) -> SpeculationSettings:
     """Off, or back to what is chosen by time."""
     return SpeculationSettings(AUTO if now.drafter == NONE or now.length == 0 else NONE)

@@ -40,13 +40,14 @@ def memory_use(session: Session) -> MemoryUse:
     context = info.context
     draft_context = min(settings.draft_context or context, context)
     draft = info.draft
+    places = session.placed.places if session.placed is not None else ()
     return MemoryUse(
         info.target.size_bytes or None,
         _cache_bytes(info.target.path, context, settings.cache_type),
         (draft.size_bytes or None) if draft is not None else None,
         _cache_bytes(draft.path, draft_context, settings.cache_type) if draft is not None else None,
         draft is not None,
-        tuple((place.name, place.used, place.free) for place in session.placed.places if place.used),
+        tuple((place.name, place.used, place.free) for place in places if place.used),
     )
 
 

@@ -96,10 +96,10 @@ class Meter:
         self._plain = event.plain_token_seconds or self._plain
         self._verified += round_.verified
         self._accepted += sum(origin == "accepted" for origin in round_.provenance)
-        while len(self._reached) < round_.verified:
+        while len(self._reached) < round_.depth:
             self._reached.append(0)
             self._kept.append(0)
-        for position in range(round_.verified):
+        for position in range(round_.depth):
             self._reached[position] += 1
             self._kept[position] += position < round_.accepted
         if round_.index == 0:

@@ -60,6 +60,23 @@ class PreferenceFile:
             temporary.replace(self.path)
 
 
+class Remembered:
+    """The preferences as they are now; each change is written at once."""
+
+    def __init__(self, file: PreferenceFile) -> None:
+        self._file = file
+        self.now = file.read()
+
+    def change(self, **changes: Any) -> None:
+        """Fields of `Preferences` by name."""
+        self.now = replace(self.now, **changes)
+        self._file.write(self.now)
+
+    def choose_template(self, key: str, name: str) -> None:
+        """For the model file with that key."""
+        self.change(templates=self.now.templates | {key: name})
+
+
 class PromptHistory:
     """What was typed before, newest last."""
 

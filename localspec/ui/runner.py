@@ -22,7 +22,7 @@ from localspec.ui.meter import Meter
 from localspec.ui.session_file import SessionWriter
 
 if TYPE_CHECKING:
-    from localspec.engine.process.client import EngineClient
+    from localspec.engine.process.handle import EngineHandle
     from localspec.engine.settings import GenerationRequest, SamplerSettings, SpeculationSettings
     from localspec.session import LoadOptions, Session
 
@@ -38,7 +38,7 @@ class OpenSession(Protocol):
         pair: str,
         options: LoadOptions,
         on_progress: Callable[[LoadProgress], None] | None = None,
-        on_client: Callable[[EngineClient], None] | None = None,
+        on_client: Callable[[EngineHandle], None] | None = None,
     ) -> Session: ...
 
 
@@ -115,7 +115,7 @@ class Runner:
         self._tell = tell
         self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._client: EngineClient | None = None
+        self._client: EngineHandle | None = None
         self._session: Session | None = None
         self._answering: Answer | None = None
         self._waiting: list[Answer] = []
@@ -167,10 +167,7 @@ class Runner:
         self._changes += 1
         client = self._client
         if self._answering is not None and client is not None:
-            try:
-                client.change(speculation, sampler)
-            except EngineDied:
-                return  # the answer's own end says it
+            client.change(speculation, sampler)
 
     def stop(self) -> None:
         """End the running answer and forget those that wait. A load goes on."""
@@ -212,7 +209,7 @@ class Runner:
         self._session = session
         self._news(Opened(session))
 
-    def _got_client(self, client: EngineClient) -> None:
+    def _got_client(self, client: EngineHandle) -> None:
         with self._lock:
             self._client = client
         if self._closed:

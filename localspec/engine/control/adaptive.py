@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from localspec.engine.control.controller import Plan
 from localspec.engine.control.draft_value import DraftValue
-from localspec.engine.control.trials import Trials
+from localspec.engine.control.trials import PROBE_LENGTH, Trials
 from localspec.engine.records import State, StateChange
 
 if TYPE_CHECKING:
@@ -32,12 +32,19 @@ _RATE_MEMORY = 0.97  # per round
 _RATE_PRIOR = 24.0  # tokens at plain speed that the long-run rate starts from
 _FIRST_TRUST = 6  # guesses in a draft, until one of that length was kept whole
 _DOUBTED_GAIN = 1.0  # tokens that a free draft must promise to gain, where drafts are not expected to pay
-_DEBT_ROUNDS = 8  # catching up is an investment in about so many rounds, beyond what probes have gained already
+_DEBT_ROUNDS = 8  # catching up is an investment in so many rounds at least,
+_TOKENS_OF_A_ROUND = 4  # or in as many as these make of the answer so far: it is thought to be half done;
+_SHARE_STEP = 0.1
+_DEBT_SHARE = 0.05  # of the text's time that this may risk, though,
+_PROOF = 2.0  # and so many times what probes in a row have gained
 _PROMPT_ROUNDS = 60  # and reading the prompt in so many
-_LONGEST_STALL = 3.0  # times what a round like this one takes: what is beyond that was a pause, not the round
+_LONGEST_STALL = 1.5  # times what a round like this one takes: what is beyond that was a pause, not the round
 _QUIET_ROUNDS = 6  # rounds without a draft until the state reads off
 _PLAIN_GAPS = (2, 24, 128)  # rounds between plain passes at most: when plain is in doubt, the first time, later
 _LOOK_AHEAD = 8
+_DOUBT = 0.6  # tokens that a drafter gets the benefit of the doubt for, once it has begun, ...
+_DOUBT_ROUNDS = 8  # ... halved after so many rounds: two drafts that failed are no reason to give up
+_WORTH_PROBING = 1.1  # times plain that a drafter must reach if all its guesses are kept
 _NEGLIGIBLE = 0.02
 
 
@@ -72,6 +79,7 @@ class AdaptiveController:
             self.reason = f"on: {self._expectation.why}"
         self._longest_kept: dict[str, int] = {}
         self._rounds = 0
+        self._first_round = 0
         self._plain_round = 0
         self._plain_passes = 0
         self._forget_text()
@@ -92,6 +100,7 @@ class AdaptiveController:
     def begin(self, related: bool) -> None:
         """An answer begins. What was learned of the pair stays; what of another text is forgotten."""
         self.changes = []
+        self._first_round = self._rounds
         if not related:
             self._forget_text()
 
@@ -110,6 +119,7 @@ class AdaptiveController:
         self.trials = Trials()
         self._tokens = self._steps = _RATE_PRIOR
         self._possible = 0.0
+        self._not_free = 1.0  # share of the latest rounds that free drafts left to others
         self._values: dict[str, DraftValue] = {}
         self._doubted = self._expectation is not None and not self._expectation.pays
         if self._doubted:
@@ -126,7 +136,9 @@ class AdaptiveController:
         plan = self._decide(budget, self._allowed(forecasts))
         self._plan = plan
         self._forecast = forecasts.get(plan.drafter)
-        self._expected = self._forecast.kept[1] if self._forecast is not None else 0.0
+        self._expected = 0.0
+        if self._forecast is not None and plan.length:
+            self._expected = self._forecast.kept[plan.length if self._forecast.is_free else 1]
         return plan
 
     def _allowed(self, forecasts: Mapping[str, Forecast]) -> Mapping[str, Forecast]:
@@ -154,8 +166,8 @@ class AdaptiveController:
         """The best that this drafter can do now, and the tokens it gains over plain (negative: it loses)."""
         reason = "as ordered" if self._ordered else f"{name} pays"
         if forecast.is_free:
-            length, gain = self._best(forecast, min(budget, forecast.longest))
-            if self._doubted and gain <= _DOUBTED_GAIN:
+            length, gain = self._best(forecast, min(budget, forecast.longest), self.long_run_speedup)
+            if gain <= _DOUBTED_GAIN and (self._doubted or self.trials.is_wary(name)) and not self._ordered:
                 gain = -1.0
             return Plan(name, self._length or length, reason), gain
         longest = min(budget, forecast.longest)
@@ -163,16 +175,27 @@ class AdaptiveController:
         gain = self._value(name, forecast, min(longest, self._longest))
         if self._ordered:
             return Plan(name, length, reason), gain
-        if gain <= 0.0 or self.trials.blocked or self._doubted:
+        if gain <= 0.0 or self._doubted or self.trials.is_wary(name):
             return Plan(name, length, reason), -1.0
         rate = self.long_run_speedup
-        debt = max(0.0, rate * self._in_steps(forecast.debt) - self.trials.proven)
-        if gain * _DEBT_ROUNDS > debt:
-            return Plan(name, length, reason), gain - debt / _DEBT_ROUNDS
-        glance = rate * self._in_steps(forecast.glance)
-        return Plan(name, length, f"{name} pays, not yet what it has missed", is_probe=True), (
-            gain - glance / _DEBT_ROUNDS
-        )
+        debt = self._in_steps(forecast.debt)
+        if debt:
+            debt += self.trials.owed
+        if debt <= self._worth_of_catching_up(gain):
+            return Plan(name, length, reason), gain - min(gain, debt) / _DEBT_ROUNDS
+        glance = self._in_steps(forecast.glance)
+        while length and not self.trials.can_lose(glance + self._price_of(forecast, length)):
+            length -= 1
+        if not length:
+            return Plan(name, length, reason), -1.0
+        reason = f"{name} pays, not yet what it has missed"
+        return Plan(name, length, reason, is_probe=True), gain - rate * glance
+
+    def _worth_of_catching_up(self, gain: float) -> float:
+        """The plain steps that reading what a drafter has missed may take, where a draft gains so many tokens."""
+        rounds = (self._rounds - self._first_round) / _TOKENS_OF_A_ROUND
+        at_risk = min(gain * rounds, _DEBT_SHARE * self.trials.elapsed)
+        return (gain * _DEBT_ROUNDS + at_risk) * self._not_free + _PROOF * self.trials.proven
 
     def _trusted(self, name: str) -> int:
         return max(_FIRST_TRUST, 2 * self._longest_kept.get(name, 0))
@@ -188,12 +211,16 @@ class AdaptiveController:
         one = curve[1]
         self._rows = [0.0, *((curve[rows] - one) * scale + host * (rows - 1) for rows in range(1, most + 2))]
 
+    def _price_of(self, forecast: Forecast, guesses: int) -> float:
+        """Of a draft, debts left out, beyond a plain pass, in plain steps."""
+        return self._in_steps(forecast.seconds[guesses]) + self._rows[forecast.rows[guesses]]
+
     def _in_steps(self, seconds: float) -> float:
         return seconds / self._plain if self._plain > 0 else 0.0
 
-    def _best(self, forecast: Forecast, most: int) -> tuple[int, float]:
-        """The best length set beforehand, and the tokens it gains over plain."""
-        rate, per_second = self.long_run_speedup, self._in_steps(1.0)
+    def _best(self, forecast: Forecast, most: int, rate: float) -> tuple[int, float]:
+        """The best length set beforehand, and the tokens it gains over plain, when time is worth `rate` times plain."""
+        per_second = self._in_steps(1.0)
         rows, kept, seconds, passes = self._rows, forecast.kept, forecast.seconds, forecast.rows
         best, best_gain, possible = 1, -1.0, 1.0
         for length in range(1, most + 1):
@@ -201,7 +228,8 @@ class AdaptiveController:
             gain = kept[length] - rate * price
             if gain > best_gain:
                 best, best_gain = length, gain
-            possible = max(possible, (1 + kept[length]) / (1 + price))
+            if 1 + kept[length] > possible * (1 + price):
+                possible = (1 + kept[length]) / (1 + price)
             if kept[length] - kept[length - 1] < _NEGLIGIBLE:
                 break
         self._could = possible
@@ -209,10 +237,15 @@ class AdaptiveController:
 
     def _value(self, name: str, forecast: Forecast, most: int) -> float:
         """The tokens that a draft gains over plain, as calculated and as met lately."""
-        _, calculated = self._best(forecast, most)
+        met, rate = self._values.get(name), self.long_run_speedup
+        if met is not None:
+            # A lucky streak makes R more than drafts can bring: held against that, plain would look better than they.
+            rate = min(rate, max(1.0, met.speedup))
+        _, calculated = self._best(forecast, min(most, forecast.longest), rate)
         self._possible = self._could
-        met = self._values.get(name)
-        return calculated if met is None else met.gain(self.long_run_speedup, calculated)
+        if met is None:
+            return calculated
+        return met.gain(rate, calculated) + _DOUBT / (1 + met.rounds / _DOUBT_ROUNDS)
 
     def _plain_is_due(self) -> bool:
         since = self._rounds - self._plain_round
@@ -284,17 +317,21 @@ class AdaptiveController:
         if self.costs.target.revised:  # what drafts brought at other prices says nothing
             self._values.clear()
         name = round_.drafter
+        is_free = bool(round_.drafted) and self._forecast is not None and self._forecast.is_free
+        self._not_free += _SHARE_STEP * ((not is_free) - self._not_free)
         if not round_.drafted:
             self.trials.observe_plain(tokens, steps)
             self._plain_round, self._plain_passes = self._rounds, self._plain_passes + 1
             return
-        if self._forecast is not None and not self._forecast.is_free:
+        if not is_free:
             self._meet(round_)
         if self._plan.is_probe:
-            self.trials.observe_probe(tokens, steps)
+            self.trials.observe_probe(name, tokens, steps)
             self._doubted = self._doubted and tokens <= steps
             return
-        self.trials.observe_draft(tokens, steps)
+        forecast = self._forecast
+        debt = min(self._in_steps(forecast.debt), steps - 1.0) if forecast is not None else 0.0
+        self.trials.observe_draft(name, tokens - steps + debt, steps, is_free, debt)
         if self.state == "off":
             self._change("on", f"on: {name} pays again")
         self.reason = f"on: {name} drafts, {self.long_run_speedup:.1f}x plain lately"
@@ -302,15 +339,17 @@ class AdaptiveController:
     def _meet(self, round_: Round) -> None:
         """What the draft could be expected to bring, and the plain steps it takes, as both are known now.
 
-        Far less noise than counting, and those who believe see to it that their beliefs are true.
+        Tokens are half what the chances promised, which has little noise, and half what came, which has no error.
         """
         forecast = self._forecast
-        assert forecast is not None
+        if forecast is None:
+            return
         costs, position = self.costs, round_.position
         plain = costs.round_seconds(1, position)
         seconds = forecast.seconds[min(len(round_.drafted), forecast.longest)]
         steps = (seconds + costs.round_seconds(round_.verified + 1, position) - plain) / plain
-        self._values.setdefault(round_.drafter, DraftValue()).observe(self._expected, steps, self._plan.is_probe)
+        tokens = (self._expected + len(round_.emitted) - 1) / 2
+        self._values.setdefault(round_.drafter, DraftValue()).observe(tokens, steps, self._plan.is_probe)
 
     # --- being off ----------------------------------------------------------------------------------
 
@@ -318,23 +357,21 @@ class AdaptiveController:
         """A look whether a drafter that costs time pays again."""
         for name, forecast in forecasts.items():
             longest = min(budget, forecast.longest, self._longest)
-            if forecast.is_free or not self._can_pay(forecast, longest):
+            if forecast.is_free or self._at_best(forecast, min(longest, PROBE_LENGTH)) < _WORTH_PROBING:
                 continue
             own = self._in_steps(forecast.glance)
 
             def loss(guesses: int, forecast: Forecast = forecast, own: float = own) -> float:
-                return own + self._in_steps(forecast.seconds[guesses]) + self._rows[forecast.rows[guesses]]
+                return own + self._price_of(forecast, guesses)
 
             length = self.trials.length(longest, loss)
             if length:
                 return Plan(name, length, f"a probe: does {name} pay again?", is_probe=True)
         return None
 
-    def _can_pay(self, forecast: Forecast, longest: int) -> bool:
-        """Whether a draft gains anything when it is kept whole."""
-        return any(
-            n > self._in_steps(forecast.seconds[n]) + self._rows[forecast.rows[n]] for n in range(1, longest + 1)
-        )
+    def _at_best(self, forecast: Forecast, longest: int) -> float:
+        """How many times faster than plain it would be if all guesses were kept."""
+        return max(((1 + n) / (1 + self._price_of(forecast, n)) for n in range(1, longest + 1)), default=0.0)
 
     def _off(self, forecasts: Mapping[str, Forecast]) -> str:
         if self.state == "on":
@@ -349,7 +386,8 @@ class AdaptiveController:
 
     def _why_off(self, forecasts: Mapping[str, Forecast]) -> str:
         """In milliseconds, for the best length of the drafter that comes nearest to paying."""
-        offers = [(self._best(f, min(f.longest, len(self._rows) - 2)), f) for f in forecasts.values() if not f.is_free]
+        most = len(self._rows) - 2
+        offers = [(self._best(f, min(f.longest, most), 1.0), f) for f in forecasts.values() if not f.is_free]
         if not offers:
             return "nothing worth copying"
         (length, _), forecast = max(offers, key=lambda offer: offer[0][1])

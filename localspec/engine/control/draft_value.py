@@ -25,6 +25,16 @@ class DraftValue:
         self._steps = self._steps * memory + steps
         self._rounds = self._rounds * memory + 1.0
 
+    @property
+    def rounds(self) -> float:
+        """How many drafts this is about, the older ones in part."""
+        return self._rounds
+
+    @property
+    def speedup(self) -> float:
+        """Over plain, of drafts like these."""
+        return (self._rounds + self._tokens) / (self._rounds + self._steps) if self._rounds else 1.0
+
     def gain(self, rate: float, calculated: float) -> float:
         """Tokens per draft beyond those that its time is worth at `rate` (over plain)."""
         met = self._tokens - rate * self._steps

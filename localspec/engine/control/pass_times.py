@@ -28,10 +28,13 @@ _DEPTH_WALK = 0.002**2
 _MOOD_WALK = 0.03**2
 _AFTER_STORAGE = 0.08**2  # what the shape of a stored curve may have lost in the meantime;
 _MOOD_AFTER_STORAGE = 0.7**2  # how fast the machine is today is found out by the first pass
+_MOST_RELATED = 0.99  # correlation of two estimates: the floors of their variances could leave more than there can be
 _SPIKE = 2.5  # standard deviations, beyond which a pass is a spike ...
 _SPIKE_SHARE = 0.25  # ... and counts for so much of that,
 _STRIKES = 3  # unless so many in a row say the same
-_LEVEL_JUMP = 0.5  # when they do, a level is thought to have moved by so much of what the mood has
+_LEVEL_JUMP = 0.5  # when they do, a level is thought to have moved by so much of what the mood has,
+_PLAIN_JUMP = 0.2  # that of a plain pass hardly: what slows plain slows all
+_WELL_KNOWN = 0.012  # variance of a level; surprises at others say nothing of the machine
 _REBUILD = 0.01  # the curve is rebuilt when a level has moved by this much
 _DEFAULT_SLOPE = 0.3  # extra time of a row, in passes of one row, before anything else is known
 _BUCKET = 512  # tokens of context
@@ -83,6 +86,16 @@ class PassTimes:
         """What the machine does to every pass now, in log seconds; 0 = as when it was calibrated."""
         return self._mood.mean
 
+    @property
+    def pace(self) -> float:
+        """What a pass of one row in an empty context takes now, in log seconds; times must be known."""
+        return math.log(self.curve[1]) + self._mood.mean
+
+    def shift(self, log_seconds: float) -> None:
+        """The machine is known to be slower by so much."""
+        self._mood.mean += log_seconds
+        self._bucket = -1
+
     def seconds(self, rows: int, position: int) -> float:
         """Expected time of a pass; beyond 65 rows in proportion. 0 while nothing is known."""
         if not self.curve:
@@ -104,16 +117,18 @@ class PassTimes:
         depth, mood = self._depth(position // _BUCKET), self._mood
         level.variance += _LEVEL_WALK * (self._passes - level.seen)
         mood.variance += _MOOD_WALK
+        most = _MOST_RELATED * math.sqrt(level.variance * mood.variance)
+        level.cross = max(-most, min(most, level.cross))
         surprise = log_seconds - level.mean - depth.mean - mood.mean
         total = level.variance + 2 * level.cross + depth.variance + mood.variance + noise
         learned = self._believe(surprise, total, rows, level)
         if self.revised:
             total = level.variance + 2 * level.cross + depth.variance + mood.variance + noise
-        self._share_out(learned, total, level, depth)
+        moved = self._share_out(learned, total, level, depth)
         self._passes += 1
         level.seen = self._passes
         self._bucket = -1
-        if abs(level.mean - self._built.get(rows, math.inf)) > _REBUILD or self.revised:
+        if moved or abs(level.mean - self._built.get(rows, math.inf)) > _REBUILD:
             self._build()
 
     def doubted(self, rows: int) -> bool:
@@ -144,22 +159,24 @@ class PassTimes:
         limit = _SPIKE * math.sqrt(total)
         side = 1 if surprise > limit else -1 if surprise < -limit else 0
         level.strikes = level.strikes + side if side * level.strikes > 0 else side
-        mood = self._mood
-        mood.strikes = mood.strikes + side if side * mood.strikes > 0 else side
-        self.revised = abs(mood.strikes) >= _STRIKES or abs(level.strikes) >= _STRIKES
+        mood, known = self._mood, level.variance < _WELL_KNOWN
+        if known:
+            mood.strikes = mood.strikes + side if side * mood.strikes > 0 else side
+        is_mood = known and abs(mood.strikes) >= _STRIKES
+        self.revised = is_mood or abs(level.strikes) >= _STRIKES
         if not self.revised:
             return surprise if side == 0 else side * limit * _SPIKE_SHARE
         jump = surprise * surprise
-        if abs(mood.strikes) >= _STRIKES:
+        if is_mood:
             mood.variance += jump
-            level.variance += jump * _LEVEL_JUMP**2
+            level.variance += jump * (_PLAIN_JUMP if rows == 1 else _LEVEL_JUMP) ** 2
         else:
             level.variance += jump
         return surprise
 
-    def _share_out(self, surprise: float, total: float, level: Level, depth: Level) -> None:
-        """Move every estimate by its share of a surprise whose variance is `total`."""
-        mood = self._mood
+    def _share_out(self, surprise: float, total: float, level: Level, depth: Level) -> bool:
+        """Move every estimate by its share of a surprise whose variance is `total`; whether other widths moved."""
+        mood, moved = self._mood, False
         with_mood, with_level = mood.variance + level.cross, level.variance + level.cross
         mood_share = with_mood / total
         for other in self._levels.values():
@@ -167,6 +184,7 @@ class PassTimes:
                 continue
             share = other.cross / total
             other.mean += share * surprise
+            moved = moved or abs(share * surprise) > _REBUILD
             other.variance = max(1e-6, other.variance - share * other.cross)
             other.cross -= share * with_mood
         level.mean += with_level / total * surprise
@@ -177,6 +195,7 @@ class PassTimes:
         share = depth.variance / total
         depth.mean += share * surprise
         depth.variance = depth.variance * (1 - share) + _DEPTH_WALK
+        return moved
 
     def _depth(self, bucket: int) -> Level:
         depth = self._depths.get(bucket)

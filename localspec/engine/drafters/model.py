@@ -40,7 +40,7 @@ def open_drafter(parts: Parts) -> ModelDrafter | None:
     if parts.draft is None:
         return None
     rows = min(parts.draft.n_vocab, parts.target.n_vocab, parts.shared_rows or parts.draft.n_vocab)
-    belief = ModelBelief(ModelDrafter.name)
+    belief = ModelBelief(ModelDrafter.name, parts.costs)
     return ModelDrafter(parts.draft, belief, parts.masked_ids, rows, parts.stand_in)
 
 

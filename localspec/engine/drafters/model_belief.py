@@ -13,6 +13,8 @@ It may belong to any drafter that guesses one token a pass of its own: a small m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import accumulate, repeat
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 from localspec.engine.control.costs import time_best
@@ -21,6 +23,7 @@ from localspec.engine.drafters.acceptance import NO_DRAFT_BEFORE, ChainAcceptanc
 from localspec.engine.drafters.protocol import Forecast
 
 if TYPE_CHECKING:
+    from localspec.engine.control.costs import Costs
     from localspec.engine.records import Round
 
 GLANCE_ROWS = 16
@@ -31,14 +34,17 @@ CALIBRATED_ROWS = (1, 16)
 
 _ORDINARY_ROWS = 2  # rows before a first guess: `last`, and the guess before it when all were kept
 _BUDGET = 0.6  # seconds
+_PACE_CHANGE = 0.15  # in log seconds, of the target's times: less is noise
 
 
 class ModelBelief:
     """Of one drafter and one target; goes on from text to text and is kept on disk."""
 
-    def __init__(self, name: str = "model") -> None:
-        """`name`: the drafter's, by which it knows its own rounds."""
+    def __init__(self, name: str = "model", costs: Costs | None = None) -> None:
+        """`name`: the drafter's, by which it knows its own rounds. `costs`: of the target, which shares its machine."""
         self.name = name
+        self._costs = costs
+        self._pace: float | None = None  # the target's, when its own times were true last
         self.times = PassTimes()
         """Its own passes by rows: 1 is a guess, more are catching up."""
         self.acceptance = ChainAcceptance()
@@ -57,17 +63,16 @@ class ModelBelief:
         `missing_rows`: rows to decode before the first guess, `last` included. `glance_rows`: the same for a probe,
         where it is not the last 16 of them (a drafter that left out some of the text already need not read that).
         """
+        self._keep_pace()
         if glance_rows is None:
             glance_rows = min(missing_rows, GLANCE_ROWS)
         step = self.times.seconds(1, position)
         usual = self._extra_seconds(min(missing_rows, _ORDINARY_ROWS), position)
-        chance, steady = self.acceptance.chance_first(self._before), self.acceptance.steady
-        kept, seconds, total = [0.0], [0.0], 0.0
-        for guesses in range(1, room + 1):
-            total += chance
-            chance *= steady
-            kept.append(total)
-            seconds.append(usual + guesses * step)
+        steady = self.acceptance.steady
+        chances = accumulate(repeat(steady, room - 1), mul, initial=self.acceptance.chance_first(self._before))
+        kept = list(accumulate(chances, initial=0.0))
+        seconds = [usual + guesses * step for guesses in range(room + 1)]
+        seconds[0] = 0.0
         return Forecast(
             kept,
             seconds,
@@ -97,6 +102,7 @@ class ModelBelief:
             if round_.verified:
                 self.acceptance.observe(round_.confidences, round_.verified, round_.accepted, self._before)
             self._learn_times(round_)
+            self._pace = self._pace_now()
         self._before = what_happened(round_.verified, round_.accepted)
 
     def observe_catch_up(self, rows: int, position: int, seconds: float) -> None:
@@ -108,7 +114,7 @@ class ModelBelief:
 
         `time_pass` runs one pass of so many rows and returns its seconds. `widest`: rows that it has room for.
         """
-        self.times = PassTimes()
+        self.times, self._pace = PassTimes(), self._pace_now()
         time_pass(1)
         return time_best(self.times, time_pass, [rows for rows in CALIBRATED_ROWS if rows <= widest], _BUDGET)
 
@@ -134,17 +140,37 @@ class ModelBelief:
         else:
             times.observe(first_rows, position, max(seconds - (passes - 1) * step, 0.5 * step))
 
+    def _keep_pace(self) -> None:
+        """Where the target has become faster or slower meanwhile, so has the drafter: it is the same machine."""
+        pace = self._pace_now()
+        if pace is None:
+            return
+        if self._pace is None:
+            self._pace = pace
+        if abs(pace - self._pace) > _PACE_CHANGE:
+            self.times.shift(pace - self._pace)
+            self._pace = pace
+
+    def _pace_now(self) -> float | None:
+        return self._costs.target.pace if self._costs is not None and self._costs.known else None
+
     # --- storage --------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON for the disk."""
-        return {"times": self.times.to_dict(), "acceptance": self.acceptance.to_dict()}
+        # Times are stored without the mood of the moment; they were true at this pace.
+        pace = None if self._pace is None else self._pace - self.times.mood
+        return {"times": self.times.to_dict(), "pace": pace, "acceptance": self.acceptance.to_dict()}
 
     def load(self, stored: Mapping[str, Any]) -> None:
         """Take up what `to_dict` gave. Raises ValueError when it is anything else, and changes nothing then."""
         try:
             times = PassTimes.from_dict(stored["times"])
             acceptance = ChainAcceptance.from_dict(stored["acceptance"])
+            pace = stored.get("pace")
+            if pace is not None and not abs(float(pace)) < 20:
+                raise ValueError(f"stored pace out of range: {pace}")
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"not the beliefs of a chain drafter: {error}") from error
         self.times, self.acceptance = times, acceptance
+        self._pace = None if pace is None else float(pace)

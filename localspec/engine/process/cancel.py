@@ -20,6 +20,8 @@ class CancelFlag:
     """One byte that says stop. `path` None = private to this process, else a small file both sides map."""
 
     def __init__(self, path: Path | None = None) -> None:
+        self.looks = 0
+        """How often this side has asked: before each pass, and for each tensor that is loaded."""
         self._map: mmap.mmap | None = None
         if path is None:
             self._bytes: ctypes.Array[ctypes.c_char] = ctypes.create_string_buffer(2)
@@ -43,6 +45,7 @@ class CancelFlag:
 
     def is_set(self) -> bool:
         """Whether the end was asked for."""
+        self.looks += 1
         return self._bytes[0] != b"\x00"
 
 

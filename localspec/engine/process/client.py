@@ -1,12 +1,13 @@
 """The handle on the engine's process: load, generate, cancel, change, swap the draft, close.
 
 libllama ends its process on several mistakes and on some GPU errors. So it has one of its own: when that
-dies, the caller gets `EngineDied` with the last log lines, keeps the text so far, and may start another.
+dies, or stands still (`watch`), the caller gets `EngineDied`, keeps the text so far, and may start another.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import queue
 import signal
@@ -23,7 +24,8 @@ from localspec.engine.inspection import Question
 from localspec.engine.process import commands, subprocesses
 from localspec.engine.process.cancel import CancelFlag, new_shared_flag_file
 from localspec.engine.process.last_words import last_words
-from localspec.engine.process.wire import Sender, receive
+from localspec.engine.process.watch import BEAT_SECONDS, Patience, Watch
+from localspec.engine.process.wire import Outbox, receive
 from localspec.engine.records import Event, Finished, LoadProgress
 from localspec.engine.settings import (
     Expectation,
@@ -32,7 +34,7 @@ from localspec.engine.settings import (
     SamplerSettings,
     SpeculationSettings,
 )
-from localspec.ground.errors import EngineDied, EngineError, LocalspecError
+from localspec.ground.errors import EngineDied, EngineError
 from localspec.ground.logs import log
 
 _LOGS_KEPT = 5
@@ -42,19 +44,28 @@ _CLOSE_SECONDS = 3.0
 class EngineClient:
     """One engine process. One command at a time; `cancel` and `change` may come from any thread."""
 
-    def __init__(self, log_folder: Path) -> None:
+    def __init__(self, log_folder: Path, patience: Patience | None = None) -> None:
+        """Starts the process. `patience`: how long it may give no sign of life while it is waited for."""
         self.log_path = _new_log(log_folder)
         self._flag_file = new_shared_flag_file()
         self._cancel = CancelFlag(self._flag_file)
         self._busy = threading.Lock()
-        self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[commands.Numbered | None] = queue.SimpleQueue()
+        self._numbers = itertools.count(1)
+        self._request = 0
+        """Number of the last command."""
+        self._unanswered = False
+        """Whether it may still be at work."""
+        self._watch = Watch(patience or Patience())
+        self._hang = ""
+        """Why we ended the process ourselves; "" = we did not."""
         self.info: EngineInfo | None = None
         self.on_close: Callable[[], None] = lambda: None
         """Called when the process has ended on `close`."""
         self._has_draft = False
         self._process = self._spawn()
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._sender = Sender(self._process.stdin)  # type: ignore[arg-type]
+        self._outbox = Outbox(self._process.stdin)  # type: ignore[arg-type]
         self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
         self._reader.start()
 
@@ -97,25 +108,14 @@ class EngineClient:
     def generate(self, request: GenerationRequest) -> Iterator[Event]:
         """Events of one answer, the last is `Finished`. A caller that stops early cancels it."""
         with self._command(commands.Generate(request)):
-            ended = False
-            try:
-                while not ended:
-                    event = self._next()
-                    ended = isinstance(event, Finished)
-                    yield event
-            except LocalspecError:
-                ended = True
-                raise
-            finally:
-                if not ended:
-                    self._drain()
+            while not isinstance(event := self._next(), Finished):
+                yield event
+            yield event
 
     def inspect(self, question: Question) -> Any:
         """Answer one question of `engine.inspection`; blocks."""
         with self._command(commands.Inspect(question)):
-            while not isinstance(message := self._next(), commands.Inspected):
-                pass
-            return message.answer
+            return self._next().answer
 
     def cancel(self) -> None:
         """Stop what is running, also a load or the middle of a prefill."""
@@ -124,8 +124,8 @@ class EngineClient:
     def change(
         self, speculation: SpeculationSettings | None = None, sampler: SamplerSettings | None = None
     ) -> None:
-        """Use these from the next round of the running answer on."""
-        self._send(commands.Change(speculation, sampler))
+        """Use these from the next round of the running answer on; no other answer is touched."""
+        self._outbox.put(commands.Numbered(0, commands.Change(self._request, speculation, sampler)))
 
     def log_tail(self, count: int = 4) -> list[str]:
         """The last lines of the engine's log, oldest first."""
@@ -140,19 +140,17 @@ class EngineClient:
     def close(self, patience: float = _CLOSE_SECONDS) -> None:
         """End the process, by force after `patience` seconds. Safe to call twice and after its death."""
         self._cancel.set()
-        with contextlib.suppress(EngineDied):
-            self._send(commands.Close())
+        self._outbox.put(commands.Numbered(0, commands.Close()))
         try:
             self._process.wait(patience)
         except BaseException as error:  # out of patience, or whoever waits has been interrupted once more
-            self._process.kill()
-            self._process.wait()
+            self._kill()
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
         finally:
             # Not before: a closed pipe tells the child that this process is gone, and it leaves what it was saving.
             with contextlib.suppress(OSError):
-                if self._process.stdin is not None:
+                if self._process.stdin is not None and not self.alive:  # else the outbox may be stuck in it
                     self._process.stdin.close()
             self._flag_file.unlink(missing_ok=True)
             self.on_close()
@@ -179,7 +177,11 @@ class EngineClient:
         """Runs in a thread: an interrupted read in the caller's thread could lose half a message."""
         try:
             while True:
-                self._messages.put(receive(stream))
+                message = receive(stream)
+                beat = message.body if isinstance(message.body, commands.Alive) else None
+                self._watch.heard(beat)
+                if beat is None:
+                    self._messages.put(message)
         except (EOFError, OSError, ValueError):
             self._messages.put(None)
 
@@ -200,54 +202,77 @@ class EngineClient:
         if not self._busy.acquire(blocking=False):
             raise EngineError("the engine is busy", "Wait for the answer, or cancel it")
         try:
+            self._settle()
             self._cancel.clear()
-            self._send(command)
+            self._submit(command)
             yield
         finally:
+            if self._unanswered:  # the caller leaves in the middle; the next command waits for the end of it
+                self._cancel.set()
             self._busy.release()
 
-    def _send(self, command: object) -> None:
-        try:
-            self._sender.send(command)
-        except (OSError, ValueError) as error:
-            raise self._death() from error
+    def _settle(self) -> None:
+        """Wait for the end of a command that was abandoned: clearing the flag would let it go on."""
+        if self._unanswered:
+            self._cancel.set()
+            self._submit(commands.Settle())
+            self.info = self._next().info
+
+    def _submit(self, command: object) -> None:
+        self._request = next(self._numbers)
+        self._unanswered = True
+        self._outbox.put(commands.Numbered(self._request, command))
 
     def _next(self) -> Any:
-        message = self._take()
+        """The next answer to the last command; what belongs to others is left out."""
+        while (message := self._take()) is not None and message.request != self._request:
+            pass
         if message is None:
             self._messages.put(None)
             raise self._death()
-        if isinstance(message, commands.Failed):
-            raise message.error
-        return message
+        if isinstance(message.body, commands.LAST):
+            self._unanswered = False
+        if isinstance(message.body, commands.Failed):
+            raise message.body.error
+        return message.body
 
-    def _take(self) -> Any:
+    def _take(self) -> commands.Numbered | None:
         """The next message, None at the end: also when a signal struck between taking that mark and using it."""
+        self._watch.begin()
         while True:
             try:
-                return self._messages.get(timeout=1.0)
+                return self._messages.get(timeout=BEAT_SECONDS)
             except queue.Empty:
                 if not self._reader.is_alive() and self._messages.empty():
                     return None
+            if self.alive and (trouble := self._watch.trouble()):
+                self._hang = trouble
+                self._kill()
+                return None
 
-    def _drain(self) -> None:
-        """The caller left in the middle: stop, and read on to the end of that answer."""
-        self._cancel.set()
-        with contextlib.suppress(LocalspecError):
-            while not isinstance(self._next(), Finished):
-                pass
+    def _kill(self) -> None:
+        """End the process by force. One that waits for a device in the kernel cannot even be killed at once."""
+        self._process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_CLOSE_SECONDS)
 
     def _death(self) -> EngineDied:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
+        if self._hang:
+            log.warning("engine process %d was ended: %s; log: %s", self.pid, self._hang, self.log_path.name)
+            return EngineDied(f"{self._hang}; its process was ended", self._advice())
         code = self._process.returncode
         log.warning("engine process %d ended: %s; log: %s", self.pid, _how(code), self.log_path.name)
         words = " | ".join(last_words(self.log_tail(20)))
         said = f"; its last words: {words}" if words else ""
-        advice = ["it may have run out of memory: try a smaller --ctx"] if code == -9 else []
-        advice += ["try again with --no-draft" if self._has_draft else "try again", f"log: {self.log_path}"]
+        memory = ["it may have run out of memory: try a smaller --ctx"] if code == -9 else []
+        return EngineDied(f"the engine's process ended ({_how(code)}){said}", self._advice(*memory))
+
+    def _advice(self, *first: str) -> str:
+        advice = [*first, "try again with --no-draft" if self._has_draft else "try again", f"log: {self.log_path}"]
         hint = "; ".join(advice)
-        return EngineDied(f"the engine's process ended ({_how(code)}){said}", hint[0].upper() + hint[1:])
+        return hint[0].upper() + hint[1:]
 
 
 def _how(code: int | None) -> str:

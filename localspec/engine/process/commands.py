@@ -8,6 +8,7 @@ from typing import Any
 
 from localspec.engine.engine import EngineInfo
 from localspec.engine.inspection import Question
+from localspec.engine.records import Finished
 from localspec.engine.settings import (
     Expectation,
     GenerationRequest,
@@ -16,6 +17,14 @@ from localspec.engine.settings import (
     SpeculationSettings,
 )
 from localspec.ground.errors import LocalspecError
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """What travels, both ways: a command with a number of its own, or an answer with the number of its command."""
+
+    request: int
+    body: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +51,9 @@ class Inspect:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Act from the next round of the running answer on; no answer."""
+    """Act from the next round of command `request` on; no answer. When that one is over, nothing happens."""
 
+    request: int
     speculation: SpeculationSettings | None
     sampler: SamplerSettings | None
 
@@ -56,6 +66,11 @@ class LoadDraft:
     masked_ids: tuple[int, ...] = ()
     shared_rows: int | None = None
     expectation: Expectation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Answered by Settled when every command before it is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +97,25 @@ class Failed:
     """The command failed; the process goes on."""
 
     error: LocalspecError
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The answer to Settle."""
+
+    info: EngineInfo | None
+    """What is loaded now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """Comes every second while a command runs, and answers none."""
+
+    still: float
+    """Seconds since the work last looked at its cancel flag: how long the running step has taken."""
+    longest: float
+    """Of the steps that have ended; seconds."""
+
+
+LAST = (Loaded, Inspected, Settled, Failed, Finished)
+"""Each command but Change and Close has exactly one of these, as the last of its answers."""

@@ -11,9 +11,10 @@ _FAILURE = re.compile(
     re.IGNORECASE,
 )
 _HARMLESS = re.compile(
-    r"compute status: 1\b|\bret = 2\b|\b(disabled|enabled|fall(ing)? back|warning)\b|^\s+File \"", re.IGNORECASE
+    r"compute status: 1\b|\bret = 2\b|\b(disabled|enabled|fall(ing)? back|warning)\b|^\s+File \"|^refused: ",
+    re.IGNORECASE,
 )
-"""Remarks, the inner lines of a traceback, and what libllama says of a pass that was cancelled."""
+"""Remarks, the inner lines of a traceback, refused requests, and what libllama says of a pass that was cancelled."""
 
 
 def last_words(lines: Sequence[str], count: int = 2, look_back: int = 20) -> list[str]:

@@ -15,12 +15,13 @@ import sys
 import threading
 import traceback
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from localspec.engine.engine import Engine
 from localspec.engine.llama.binding import mirror_log_to
 from localspec.engine.process import commands
 from localspec.engine.process.cancel import CancelFlag
+from localspec.engine.process.watch import Pulse
 from localspec.engine.process.wire import Sender, receive
 from localspec.ground.errors import EngineError, LocalspecError
 
@@ -45,62 +46,118 @@ class Worker:
     def __init__(self, cancel: CancelFlag, sender: Sender) -> None:
         self._cancel = cancel
         self._sender = sender
-        self._commands: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[commands.Numbered] = queue.SimpleQueue()
         self._engine: Engine | None = None
+        self._lock = threading.Lock()
+        self._request = 0
+        """Number of the command that runs, or ran last."""
+        self._begun = False
+        """Whether its answer has begun, so that it can be changed."""
+        self._early: list[commands.Change] = []
 
     def read(self, inbound: BinaryIO) -> None:
         """Take messages until the parent is gone; then leave at once, whatever is being computed."""
         while True:
             try:
-                command = receive(inbound)
+                message = receive(inbound)
             except (EOFError, OSError):
                 os._exit(0)
-            if isinstance(command, commands.Change) and self._engine is not None:
-                try:
-                    self._engine.change(command.speculation, command.sampler)
-                except LocalspecError:
-                    traceback.print_exc()  # an impossible order: the answer goes on as it was
+            if isinstance(message.body, commands.Change):
+                self._take_change(message.body)
             else:
-                self._commands.put(command)
+                self._commands.put(message)
 
     def serve(self) -> None:
         """Until `Close`."""
-        while not isinstance(command := self._commands.get(), commands.Close):
-            try:
-                self._do(command)
-            except LocalspecError as error:
-                traceback.print_exc()
-                self._sender.send(commands.Failed(error))
-            except Exception as error:
-                traceback.print_exc()
-                self._sender.send(commands.Failed(EngineError(f"{type(error).__name__}: {error}")))
+        pulse = Pulse(self._cancel, self._beat)
+        while not isinstance((taken := self._commands.get()).body, commands.Close):
+            with self._lock:
+                self._request, self._begun = taken.request, False
+                self._early = [change for change in self._early if change.request >= taken.request]
+            with pulse.working():
+                self._serve_one(taken.body)
         if self._engine is not None:
             self._engine.close()
+
+    def _serve_one(self, command: object) -> None:
+        try:
+            self._do(command)
+        except LocalspecError as error:
+            if isinstance(error, EngineError):
+                traceback.print_exc()
+            else:
+                _note(error)
+            self._reply(commands.Failed(error))
+        except Exception as error:
+            traceback.print_exc()
+            self._reply(commands.Failed(EngineError(f"{type(error).__name__}: {error}")))
 
     def _do(self, command: object) -> None:
         match command:
             case commands.Load(settings, threads):
-                self._engine = Engine(settings, threads, self._sender.send, self._cancel)
-                self._sender.send(commands.Loaded(self._engine.info))
+                self._engine = Engine(settings, threads, self._reply, self._cancel)
+                self._reply(commands.Loaded(self._engine.info))
             case commands.LoadDraft(path, masked_ids, shared_rows, expectation):
                 engine = self._loaded()
                 if path is None:
                     engine.unload_draft()
                 else:
                     engine.load_draft(path, masked_ids, shared_rows, expectation)
-                self._sender.send(commands.Loaded(engine.info))
+                self._reply(commands.Loaded(engine.info))
             case commands.Generate(request):
                 for event in self._loaded().generate(request):
-                    self._sender.send(event)
+                    self._begin_answer()
+                    self._reply(event)
             case commands.Inspect(question):
-                self._sender.send(commands.Inspected(self._loaded().inspect(question)))
+                self._reply(commands.Inspected(self._loaded().inspect(question)))
+            case commands.Settle():
+                self._reply(commands.Settled(self._engine.info if self._engine is not None else None))
             case _:
                 raise EngineError(f"unknown command {type(command).__name__}")
+
+    def _reply(self, body: object) -> None:
+        self._sender.send(commands.Numbered(self._request, body))
+
+    def _beat(self, alive: commands.Alive) -> None:
+        with contextlib.suppress(OSError):  # the parent is gone: whoever reads from it ends this process
+            self._sender.send(commands.Numbered(0, alive))
+
+    def _take_change(self, change: commands.Change) -> None:
+        """Act at once, keep it for an answer that has not begun, or drop it."""
+        with self._lock:
+            if change.request > self._request or (change.request == self._request and not self._begun):
+                self._early.append(change)
+            elif change.request == self._request:
+                self._change(change)
+
+    def _begin_answer(self) -> None:
+        """What came before the answer had begun reaches it now."""
+        if self._begun:
+            return
+        with self._lock:
+            self._begun = True
+            for change in self._early:
+                if change.request == self._request:
+                    self._change(change)
+
+    def _change(self, change: commands.Change) -> None:
+        if self._engine is None:
+            return
+        try:
+            self._engine.change(change.speculation, change.sampler)
+        except LocalspecError as error:  # an impossible order: the answer goes on as it was
+            _note(error)
 
     def _loaded(self) -> Engine:
         if self._engine is None:
             raise EngineError("no model is loaded")
         return self._engine
+
+
+def _note(error: LocalspecError) -> None:
+    """One line for what was foreseen. Not its message, which may quote what a person wrote: whoever asked has that."""
+    *_, frame = traceback.extract_tb(error.__traceback__)
+    print(f"refused: {type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}", file=sys.stderr, flush=True)
 
 
 def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:

@@ -22,7 +22,6 @@ from localspec.ground.atomic_write import write_atomically
 from localspec.ground.errors import UnknownName, UnreadableFile
 from localspec.ground.locations import data_folder
 from localspec.ground.parsing import parse_toml
-from localspec.ground.toml_text import to_toml
 from localspec.pairs.hub import hf_cache
 from localspec.pairs.names.catalog import squeeze
 
@@ -235,7 +234,7 @@ class Store:
         if path.exists() and not lock.profile:
             lock = replace(lock, profile=_profile(path))
         lock = lock if lock.pulled else replace(lock, pulled=datetime.now(UTC).isoformat())
-        write_atomically(path, to_toml({"schema": 1} | _table(lock)))
+        write_atomically(path, toml_text({"schema": 1} | _table(lock)))
         return lock
 
     def remove(self, lock: PairLock) -> None:
@@ -282,6 +281,13 @@ def shared_files(lock: PairLock, others: Sequence[PairLock]) -> set[Path]:
     used = {os.path.realpath(model.path_of(file)) for other in others for model, file in other.files()}
     own = [model.path_of(file) for model, file in lock.files()]
     return {path for path in own if os.path.realpath(path) in used}
+
+
+def toml_text(table: Mapping[str, Any]) -> str:
+    """As TOML. What TOML cannot hold is written as it can be: half surrogates as `?`, which file names may have."""
+    import tomlkit
+
+    return tomlkit.dumps(table).encode("utf-8", "replace").decode("utf-8")
 
 
 def _table(lock: PairLock) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -15,21 +16,25 @@ from textual.widgets import Input, Static
 
 from localspec.engine.drafters.table import DRAFTERS
 from localspec.engine.settings import SpeculationSettings
-from localspec.ground.errors import LocalspecError
+from localspec.ground.errors import Cancelled, ContextFull, EngineDied, LocalspecError
 from localspec.ground.terminal import one_line
-from localspec.tui.screens import copying, views
-from localspec.tui.screens.news import take_news
-from localspec.tui.screens.page import notify
+from localspec.tui.screens.news import remarks_on, status_of
+from localspec.tui.screens.page import copy, copy_code, notify
+from localspec.tui.screens.template import TemplateScreen, template_key
+from localspec.tui.screens.trouble import ContextFullScreen, EngineDiedScreen
 from localspec.tui.units import legend_text
 from localspec.tui.widgets.panel import Panel, panel_state, strip_text
 from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.transcript import Transcript
 from localspec.ui import controls
-from localspec.ui.chat import Busy, Chat
-from localspec.ui.preferences import PromptHistory
-from localspec.ui.runner import News
+from localspec.ui import runner as news_of
+from localspec.ui.chat import Busy, Chat, NeedsTemplate
+from localspec.ui.family_templates import family_template
+from localspec.ui.memory import memory_use
+from localspec.ui.preferences import PromptHistory, Remembered
 
 if TYPE_CHECKING:
+    from localspec.session import Session
     from localspec.ui.memory import MemoryUse
 
 _PANEL_FROM = (100, 24)
@@ -46,7 +51,7 @@ _KEYS_NARROW = "Esc stop · ^T origins · ^G rounds · ^R again · F5 on/off · 
 class NewsArrived(Message):
     """The engine's thread has something to say."""
 
-    def __init__(self, news: News) -> None:
+    def __init__(self, news: news_of.News) -> None:
         super().__init__()
         self.news = news
 
@@ -63,24 +68,27 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+n", "new_chat", "New chat", priority=True),
         Binding("ctrl+f", "find", "Find in the conversation", priority=True),
         Binding("f3", "find_next", "Find further up"),
-        Binding("ctrl+o", "sessions", "Saved conversations", priority=True),
-        Binding("f2", "pairs", "Pairs: choose, pull, remove", priority=True),
-        Binding("f4", "settings", "Settings of the next answer", priority=True),
-        Binding("f5", "speculation", "Speculation: auto, off", priority=True),
-        Binding("f6", "drafter", "Next drafter", priority=True),
-        Binding("f7", "shorter", "Shorter drafts: K - 1", priority=True),
-        Binding("f8", "longer", "Longer drafts: K + 1", priority=True),
-        Binding("f9", "swap_draft", "Swap the draft model", priority=True),
+        Binding("ctrl+o", "app.sessions", "Saved conversations", priority=True),
+        Binding("f2", "app.pairs", "Pairs: choose, pull, remove", priority=True),
+        Binding("f4", "app.settings", "Settings of the next answer", priority=True),
+        Binding("f5", "speculate('on_off')", "Speculation: auto, off", priority=True),
+        Binding("f6", "speculate('drafter')", "Next drafter", priority=True),
+        Binding("f7", "speculate('shorter')", "Shorter drafts: K - 1", priority=True),
+        Binding("f8", "speculate('longer')", "Longer drafts: K + 1", priority=True),
+        Binding("f9", "app.swap_draft", "Swap the draft model", priority=True),
         Binding("f10", "panel", "Show or hide the panel", priority=True),
-        Binding("f11", "log", "The engine's log", priority=True),
-        Binding("f12", "bench", "Benchmark", priority=True),
+        Binding("f11", "app.log", "The engine's log", priority=True),
+        Binding("f12", "app.bench", "Benchmark", priority=True),
         Binding("ctrl+home", "scroll('home')", "To the beginning", priority=True),
         Binding("ctrl+end", "scroll('end')", "To the end", priority=True),
     ]
 
-    def __init__(self, chat: Chat, history: PromptHistory, ticks_per_second: float) -> None:
+    def __init__(
+        self, chat: Chat, remembered: Remembered, history: PromptHistory, ticks_per_second: float
+    ) -> None:
         super().__init__()
         self.chat = chat
+        self._remembered = remembered
         self._history = history
         self._period = 1 / ticks_per_second
         self._ticker: Timer | None = None
@@ -112,7 +120,7 @@ class ChatScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self._ticker = self.set_interval(self._period, self._tick, pause=True)
-        preferences = self._preferences
+        preferences = self._remembered.now
         self.transcript.set_plain(self.app.no_color)
         self.transcript.set_by_origin(preferences.provenance)
         self.set_class(not preferences.panel, "-no-panel")
@@ -166,24 +174,13 @@ class ChatScreen(Screen[None]):
             self.query_one(Panel).show(state)
 
     def _draw_title(self) -> None:
-        session = self.chat.runner.session
-        parts = ["localspec"]
-        if session is not None:
-            draft = session.files.draft.name if session.files.draft else "no draft model"
-            parts.append(f"{session.files.target.name} + {draft}")
-        elif self.chat.pair:
-            parts.append(self.chat.pair)
-        elif (answer := self.chat.conversation.last_answer) is not None and answer.target:
-            parts.append(f"{answer.target} + {answer.draft or 'no draft model'}")
-        if title := self.chat.conversation.shown_title:
-            parts.append(title)
-        title_line = one_line(" · ".join(parts), max(20, self.app.size.width - 2))
-        self.query_one("#title", Static).update(title_line, layout=False)
+        line = one_line(" · ".join(["localspec", *self.chat.headline]), max(20, self.app.size.width - 2))
+        self.query_one("#title", Static).update(line, layout=False)
 
     def say_status(self, text: str) -> None:
         """What is going on, in the line above the prompt; when nothing is, what the colours mean."""
         self._status = text
-        legend = self._preferences.provenance and not text
+        legend = self._remembered.now.provenance and not text
         shown = legend_text(self.app.no_color, bool(self.app.native_ansi_color)) if legend else one_line(text)
         self.query_one("#status", Static).update(shown, layout=False)
 
@@ -191,9 +188,103 @@ class ChatScreen(Screen[None]):
 
     @on(NewsArrived)
     def _take_news(self, message: NewsArrived) -> None:
-        take_news(self, message.news)
+        status = status_of(message.news, self.chat.runner.busy)
+        if status is not None:
+            self.say_status(status)
+        match message.news:
+            case news_of.Opened(session):
+                self._opened(session)
+            case news_of.AnswerEnded() as ended:
+                self._answer_ended(ended)
+            case news_of.DraftSwapped(session):
+                self._look_at_memory(session)
+                draft = session.files.draft.name if session.files.draft else "no draft model"
+                self.say(f"Draft: {draft}. The target kept its cache.")
+                self.remember_pair()
+            case news_of.Unforeseen(error):
+                self.say(f"{type(error).__name__}: {error}. This is a bug in localspec", "error", 30.0)
+            case news_of.OpenFailed(_, error) | news_of.SwapFailed(_, error):
+                self._ask_about(error)
         self._draw_title()
         self.draw_numbers()
+
+    def _opened(self, session: Session) -> None:
+        self._look_at_memory(session)
+        for remark in remarks_on(session):
+            self.say(*remark)
+        if not session.info.has_template:
+            self._recall_template(session)
+        self.remember_pair()
+
+    def _look_at_memory(self, session: Session) -> None:
+        self.memory = None if self.chat.is_remote else memory_use(session)
+
+    def _answer_ended(self, ended: news_of.AnswerEnded) -> None:
+        self.transcript.grow()
+        if text := self.chat.ended(ended):
+            self.prompt.offer(text)
+            self.show_conversation()
+        self.say_status(self.chat.save_fault)
+        if ended.error is not None:
+            self._ask_about(ended.error)
+        elif ended.answer.reason == "length" and self.chat.settings.max_tokens is None:
+            self._ask_for_room("the answer reached the context's end")
+
+    # --- what only a person can decide ---------------------------------------------------------------
+
+    def _ask_about(self, error: Exception) -> None:
+        """Whatever the engine's thread ran into."""
+        if isinstance(error, NeedsTemplate):
+            self.app.push_screen(TemplateScreen(), self._use_template)
+        elif isinstance(error, EngineDied):
+            self.app.push_screen(EngineDiedScreen(error), self._restart)
+        elif isinstance(error, ContextFull):
+            self._ask_for_room(error.message)
+        elif not isinstance(error, Cancelled):
+            self.complain(error)
+
+    def _ask_for_room(self, what: str) -> None:
+        self.app.push_screen(ContextFullScreen(what), self._make_room)
+
+    def _restart(self, how: str | None) -> None:
+        options = self.chat.options
+        if how is None or options is None:
+            return
+        if how == "no-draft":
+            options = replace(options, draft="none")
+            self.chat.speculate(SpeculationSettings("none"))
+        self.chat.open_pair(self.chat.pair, options)
+        self.say_status("starting the engine again")
+
+    def _make_room(self, how: str | None) -> None:
+        if how == "skip":
+            count = self.chat.skip_oldest()
+            self.say(
+                f"{count} older messages stay on file and are no longer sent."
+                if count
+                else "There is nothing older that could be left out."
+            )
+        elif how == "new":
+            self.action_new_chat()
+        elif how == "edit" and self.chat.conversation.turns:
+            self.action_edit_last()
+
+    def _recall_template(self, session: Session) -> None:
+        """Use what was chosen for this file before; else ask when the first message is sent."""
+        chosen = family_template(self._remembered.now.templates.get(template_key(session), ""))
+        self.chat.settings.template = chosen
+        if chosen is not None:
+            self.say(f"No chat template in this file; using your choice: {chosen.title}")
+        elif not self.chat.settings.raw:
+            self.say("This file has no chat template. You will be asked how to write to it.", "warning")
+
+    def _use_template(self, name: str | None) -> None:
+        """From now on, and for what was being sent."""
+        family, session = family_template(name or ""), self.chat.runner.session
+        if family is not None and session is not None:
+            self.chat.settings.template = family
+            self._remembered.choose_template(template_key(session), family.name)
+            self.prompt.send()
 
     # --- sending ---------------------------------------------------------------------------------------
 
@@ -266,19 +357,19 @@ class ChatScreen(Screen[None]):
             case "regenerate":
                 self._try_again(message.index)
             case "copy":
-                copying.copy(self, turn.said, "message")
+                copy(self.app, turn.said, "message")
             case "copy_code":
-                copying.copy_code(self, turn.said)
+                copy_code(self.app, turn.said)
             case "rounds":
-                views.show_rounds(self, message.index)
+                self._show_rounds(message.index)
 
     def action_copy_answer(self) -> None:
         if (answer := self.chat.conversation.last_answer) is not None:
-            copying.copy(self, answer.text, "answer")
+            copy(self.app, answer.text, "answer")
 
     def action_copy_code(self) -> None:
         if (answer := self.chat.conversation.last_answer) is not None:
-            copying.copy_code(self, answer.text)
+            copy_code(self.app, answer.text)
 
     def action_edit_last(self) -> None:
         self.edit(len(self.chat.conversation.turns) - 1)
@@ -294,49 +385,47 @@ class ChatScreen(Screen[None]):
 
     # --- how guesses are made ------------------------------------------------------------------------
 
-    def action_speculation(self) -> None:
-        self._speculate(controls.toggled(self.chat.settings.speculation))
-
-    def action_drafter(self) -> None:
+    def action_speculate(self, how: str) -> None:
         session = self.chat.runner.session
         drafters = tuple(DRAFTERS) if session is None else session.info.drafters
-        self._speculate(controls.next_drafter(self.chat.settings.speculation, drafters))
-
-    def action_shorter(self) -> None:
-        self._change_length(-1)
-
-    def action_longer(self) -> None:
-        self._change_length(1)
-
-    def _change_length(self, step: int) -> None:
         seen = self.chat.runner.meter.reading().length_now
-        self._speculate(controls.with_length(self.chat.settings.speculation, seen, step))
-
-    def _speculate(self, speculation: SpeculationSettings) -> None:
-        session = self.chat.runner.session
+        speculation = controls.pressed(how, self.chat.settings.speculation, drafters, seen)
         if session is not None and session.info.speculation_off and speculation.drafter != "none":
             self.say(f"Speculation cannot be used: {session.info.speculation_off}", "warning")
             return
         self.chat.speculate(speculation)
         self.say(f"Speculation {controls.described(speculation)}, from the next round on.", seconds=2.5)
         self.remember_settings()
-        self.draw_numbers()
 
     # --- other views -----------------------------------------------------------------------------------
 
     def action_origins(self) -> None:
-        by_origin = not self._preferences.provenance
-        self._prefer(provenance=by_origin)
+        by_origin = not self._remembered.now.provenance
+        self._remembered.change(provenance=by_origin)
         self.transcript.set_by_origin(by_origin)
         self.say_status(self._status)
 
     def action_panel(self) -> None:
-        self._prefer(panel=not self._preferences.panel)
-        self.set_class(not self._preferences.panel, "-no-panel")
+        self._remembered.change(panel=not self._remembered.now.panel)
+        self.set_class(not self._remembered.now.panel, "-no-panel")
         self.call_after_refresh(self.draw_numbers)
 
     def action_rounds(self) -> None:
-        views.show_rounds(self, self.transcript.selected)
+        self._show_rounds(self.transcript.selected)
+
+    def _show_rounds(self, index: int | None) -> None:
+        """Of the answer at `index`, else of the last one."""
+        from localspec.tui.screens.rounds import RoundsScreen
+
+        turns = self.chat.conversation.turns
+        answer = turns[index].answer if index is not None else None
+        answer = answer or self.chat.conversation.last_answer
+        if answer is None:
+            self.say("There is no answer yet.", "warning")
+        elif not answer.steps:
+            self.say("No rounds are known of this answer.", "warning")
+        else:
+            self.app.push_screen(RoundsScreen(answer))
 
     def action_find(self) -> None:
         box = self.query_one("#find", Input)
@@ -358,47 +447,14 @@ class ChatScreen(Screen[None]):
         self.transcript.end_find()
         self.prompt.focus()
 
-    def action_sessions(self) -> None:
-        views.show_sessions(self)
-
-    def action_pairs(self) -> None:
-        views.show_pairs(self)
-
-    def action_settings(self) -> None:
-        views.show_settings(self)
-
-    def action_swap_draft(self) -> None:
-        views.show_drafts(self)
-
-    def action_bench(self) -> None:
-        views.show_bench(self)
-
-    def action_log(self) -> None:
-        views.show_log(self)
-
     # --- what is remembered ----------------------------------------------------------------------------
-
-    @property
-    def _preferences(self):  # type: ignore[no-untyped-def]
-        return self.app.preferences  # type: ignore[attr-defined]
-
-    def _prefer(self, **changes: object) -> None:
-        self.app.prefer(**changes)  # type: ignore[attr-defined]
 
     def remember_settings(self) -> None:
         """For the next start."""
-        settings = self.chat.settings
-        self._prefer(sampler=settings.sampler, system=self.chat.conversation.system)
+        self._remembered.change(sampler=self.chat.settings.sampler, system=self.chat.conversation.system)
+        self.draw_numbers()
 
     def remember_pair(self) -> None:
         """For the next start."""
         draft = self.chat.options.draft if self.chat.options is not None else None
-        self._prefer(last_pair=self.chat.pair, last_draft=draft or "")
-
-    @property
-    def remembered_templates(self) -> dict[str, str]:
-        """By file: the template chosen for it."""
-        return dict(self._preferences.templates)
-
-    def remember_template(self, key: str, name: str) -> None:
-        self._prefer(templates=self.remembered_templates | {key: name})
+        self._remembered.change(last_pair=self.chat.pair, last_draft=draft or "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
@@ -9,6 +11,9 @@ from textual.widgets import Static
 
 from localspec.ground.terminal import one_line, visible
 from localspec.tui.screens.page import Page
+
+if TYPE_CHECKING:
+    from localspec.engine.process.handle import EngineHandle
 
 _LINES = 400
 
@@ -34,7 +39,10 @@ class LogScreen(Page[None]):
         self.query_one(VerticalScroll).scroll_end(animate=False)
 
 
-def log_screen(client: object) -> LogScreen:
-    """Of a running engine (`EngineClient`), or of none."""
-    tail = getattr(client, "log_tail", None)
-    return LogScreen(tail(_LINES) if tail is not None else [], str(getattr(client, "log_path", "no engine is running")))
+def log_screen(client: EngineHandle | None, server: str = "") -> LogScreen:
+    """Of a running engine, or of none. `server`: the address where it runs; "" = here."""
+    if server:
+        return LogScreen([], f"The engine and its log are where {server} runs.")
+    if client is None:
+        return LogScreen([], "no engine is running")
+    return LogScreen(client.log_tail(_LINES), str(client.log_path))

@@ -1,82 +1,53 @@
-"""What the chat does when the engine's thread has something to say."""
+"""The engine's news in words."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from localspec.engine.records import LoadProgress, PrefillProgress
 from localspec.tui import numbers
-from localspec.tui.screens.template import choose_template, recall_template
-from localspec.tui.screens.trouble import show_context_full, show_trouble
 from localspec.ui import runner as news_of
-from localspec.ui.chat import NeedsTemplate
-from localspec.ui.memory import memory_use
 
 if TYPE_CHECKING:
     from localspec.session import Session
-    from localspec.tui.screens.chat import ChatScreen
 
 _SLOW_LOAD_SECONDS = 5.0
 
 
-def take_news(screen: ChatScreen, news: news_of.News) -> None:
-    """Show it."""
+class Remark(NamedTuple):
+    """Something to be notified of."""
+
+    text: str
+    severity: str = "information"
+    seconds: float = 6.0
+
+
+def status_of(news: news_of.News, message_waits: bool) -> str | None:
+    """What the status line says of it; None = what it said before."""
     match news:
         case LoadProgress(part, fraction):
-            waiting = " · your message waits" if screen.chat.runner.busy else ""
-            what = f"loading the {part} {numbers.bar(fraction, 20)} {fraction:4.0%}"
+            waiting = " · your message waits" if message_waits else ""
             if fraction >= 1.0:
-                what = f"the {part} is read; getting ready (the first time its speed is measured)"
-            screen.say_status(what + waiting)
-        case PrefillProgress(done, total) if total > 0:
-            screen.say_status(f"reading the prompt {numbers.bar(done / total, 20)} {done}/{total}")
+                return f"the {part} is read; getting ready (the first time its speed is measured){waiting}"
+            return f"loading the {part} {numbers.bar(fraction, 20)} {fraction:4.0%}{waiting}"
+        case PrefillProgress(done, total):
+            return f"reading the prompt {numbers.bar(done / total, 20)} {done}/{total}" if total > 0 else None
         case news_of.Opened(session):
-            _opened(screen, session)
-        case news_of.OpenFailed(pair, error):
-            screen.say_status(f"{pair}: not loaded")
-            show_trouble(screen, error)
-        case news_of.AnswerBegan():
-            screen.say_status("")
-        case news_of.AnswerEnded() as ended:
-            _answer_ended(screen, ended)
-        case news_of.DraftSwapped(session):
-            screen.memory = None if screen.chat.is_remote else memory_use(session)
-            screen.say_status("")
-            draft = session.files.draft.name if session.files.draft else "no draft model"
-            screen.say(f"Draft: {draft}. The target kept its cache.")
-            screen.remember_pair()
-        case news_of.Unforeseen(error):
-            screen.say(f"{type(error).__name__}: {error}. This is a bug in localspec", "error", 30.0)
-        case news_of.SwapFailed(_, error):
-            screen.say_status("")
-            show_trouble(screen, error)
+            if session.files.draft is None and not session.info.speculation_off:
+                how = "" if session.client.pid is None else " (F9 loads one)"
+                return f"no draft model: guesses come from prompt lookup{how}"
+            return ""
+        case news_of.OpenFailed(pair, _):
+            return f"{pair}: not loaded"
+        case news_of.AnswerBegan() | news_of.DraftSwapped() | news_of.SwapFailed():
+            return ""
+    return None
 
 
-def _opened(screen: ChatScreen, session: Session) -> None:
-    screen.say_status("")
-    screen.memory = None if screen.chat.is_remote else memory_use(session)
+def remarks_on(session: Session) -> Iterator[Remark]:
+    """What a person should know of a pair that was opened."""
     for note in session.notes:
-        screen.say(note, "warning", 12.0)
+        yield Remark(note, "warning", 12.0)
     if session.info.load_seconds > _SLOW_LOAD_SECONDS:
-        screen.say(f"Ready after {session.info.load_seconds:.0f} s")
-    if session.files.draft is None and not session.info.speculation_off:
-        how = "" if screen.chat.is_remote else " (F9 loads one)"
-        screen.say_status(f"no draft model: guesses come from prompt lookup{how}")
-    if not session.info.has_template:
-        recall_template(screen, session)
-    screen.remember_pair()
-
-
-def _answer_ended(screen: ChatScreen, ended: news_of.AnswerEnded) -> None:
-    screen.transcript.grow()
-    text = screen.chat.ended(ended)
-    if text:
-        screen.prompt.offer(text)
-        screen.show_conversation()
-    screen.say_status(screen.chat.save_fault)
-    if isinstance(ended.error, NeedsTemplate):
-        choose_template(screen)
-    elif ended.error is not None:
-        show_trouble(screen, ended.error)
-    elif ended.answer.reason == "length" and screen.chat.settings.max_tokens is None:
-        show_context_full(screen, "the answer reached the context's end")
+        yield Remark(f"Ready after {session.info.load_seconds:.0f} s")

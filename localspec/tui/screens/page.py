@@ -132,6 +132,22 @@ def tell(screen: Screen[Any], message: Message) -> None:
         screen.post_message(message)
 
 
+def copy(app: App[Any], text: str, what: str) -> None:
+    """To the clipboard, through the terminal: all of `text`, as it is."""
+    app.copy_to_clipboard(text)
+    notify(app, f"Copied the {what}: {len(text):,} characters", seconds=3.0)
+
+
+def copy_code(app: App[Any], text: str) -> None:
+    """The last code block of `text`, whole."""
+    from localspec.tui.blocks import code_blocks
+
+    if codes := code_blocks(text):
+        copy(app, codes[-1], "last code block" if len(codes) > 1 else "code block")
+    else:
+        notify(app, "There is no code block in it.", "warning", 6.0)
+
+
 def notify(app: App[Any], text: str, severity: str = "information", seconds: float = 8.0) -> None:
     """A notification; text from anywhere."""
     app.notify(one_line(text, 600), severity=severity, markup=False, timeout=seconds)  # type: ignore[arg-type]

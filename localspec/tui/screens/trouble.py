@@ -1,21 +1,14 @@
-"""When something went wrong that a person has to decide about."""
+"""Questions to a person when something went wrong; the answer is what to do."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from localspec.engine.settings import SpeculationSettings
-from localspec.ground.errors import Cancelled, EngineDied, LocalspecError
+from localspec.ground.errors import EngineDied
 from localspec.ground.terminal import visible
 from localspec.tui.screens.page import Choose
 
-if TYPE_CHECKING:
-    from localspec.tui.screens.chat import ChatScreen
-
 
 class EngineDiedScreen(Choose):
-    """The engine's process is gone: what happened, and how to go on."""
+    """The engine's process is gone: `no-draft` or `again`."""
 
     def __init__(self, error: EngineDied) -> None:
         super().__init__(
@@ -29,7 +22,7 @@ class EngineDiedScreen(Choose):
 
 
 class ContextFullScreen(Choose):
-    """The conversation does not fit into the context any more."""
+    """The conversation does not fit into the context any more: `skip`, `new` or `edit`."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -41,44 +34,3 @@ class ContextFullScreen(Choose):
             ],
             visible(f"{what}\nA larger context: quit, then start with --ctx N"),
         )
-
-
-def show_trouble(screen: ChatScreen, error: Exception) -> None:
-    """Whatever the engine's thread ran into."""
-    if isinstance(error, EngineDied):
-        screen.app.push_screen(EngineDiedScreen(error), lambda choice: _restart(screen, choice))
-    elif isinstance(error, LocalspecError) and "tokens, the context" in error.message:
-        show_context_full(screen, error.message)
-    elif not isinstance(error, Cancelled):
-        screen.complain(error)
-
-
-def show_context_full(screen: ChatScreen, what: str) -> None:
-    """Offer ways to go on."""
-    screen.app.push_screen(ContextFullScreen(what), lambda choice: _make_room(screen, choice))
-
-
-def _restart(screen: ChatScreen, choice: str | None) -> None:
-    chat = screen.chat
-    if choice is None or chat.options is None:
-        return
-    options = chat.options
-    if choice == "no-draft":
-        options = replace(options, draft="none")
-        chat.speculate(SpeculationSettings("none"))
-    chat.open_pair(chat.pair, options)
-    screen.say_status("starting the engine again")
-
-
-def _make_room(screen: ChatScreen, choice: str | None) -> None:
-    if choice == "skip":
-        count = screen.chat.skip_oldest()
-        screen.say(
-            f"{count} older messages stay on file and are no longer sent."
-            if count
-            else "There is nothing older that could be left out."
-        )
-    elif choice == "new":
-        screen.action_new_chat()
-    elif choice == "edit" and screen.chat.conversation.turns:
-        screen.edit(len(screen.chat.conversation.turns) - 1)

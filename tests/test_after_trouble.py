@@ -124,7 +124,7 @@ def test_no_other_draft_in_the_middle_of_an_answer(engine: Engine, bigram: Bigra
     assert len(Answer(list(answer)).ids) == 20
 
 
-def test_a_swap_that_is_stopped_while_it_measures_changes_nothing(
+def test_a_cancel_while_a_draft_is_measured_leaves_the_former_one(
     engine: Engine, bigram: BigramPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half a swap would leave a front end and the engine of two minds about which draft is loaded."""
@@ -132,12 +132,12 @@ def test_a_swap_that_is_stopped_while_it_measures_changes_nothing(
     def cancelled(self: ModelDrafter) -> None:
         raise Cancelled("stopped")
 
+    plain = ask(engine, PROMPT, drafter="none", max_tokens=30)
     monkeypatch.setattr(ModelDrafter, "measure", cancelled)
     with pytest.raises(Cancelled):
         engine.load_draft(bigram.target)
     assert engine.info.draft is not None and engine.info.draft.path == bigram.draft
-    answer = ask(engine, PROMPT, drafter="model", length=3, max_tokens=30)
-    assert answer.finished.stats.accepted > 0
+    assert ask(engine, PROMPT, drafter="model", length=3, max_tokens=30).ids == plain.ids
     with pytest.raises(Cancelled):
         open_engine(bigram.target, bigram.draft, context=512)
 

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from localspec.engine import generate
-from localspec.engine.control.pass_times import PassTimes
 from localspec.engine.drafters import table
 from localspec.engine.engine import Engine
 from localspec.engine.llama import context as context_module
@@ -391,27 +390,12 @@ class Pair:
         return f"operation {len(self.trace)} on {self.name}:\n" + "\n".join(self.trace[-3:])
 
 
-def keep_covariances_possible(patch: pytest.MonkeyPatch) -> None:
-    """`PassTimes` lets them grow beyond what two variances allow: after some hundred passes of uneven times it takes
-    the root of a negative number. To be removed when it does not."""
-    observe = PassTimes.observe
-
-    def bounded(self: PassTimes, rows: int, position: int, seconds: float) -> None:
-        for level in self._levels.values():
-            bound = (level.variance * self._mood.variance) ** 0.5
-            level.cross = min(bound, max(-bound, level.cross))
-        observe(self, rows, position, seconds)
-
-    patch.setattr(PassTimes, "observe", bounded)
-
-
 @pytest.fixture
 def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, int], Pair]]:
     fuse = Fuse()
     monkeypatch.setitem(table.DRAFTERS, "tree", table.Entry("tests.tree_drafter", "a script"))
     monkeypatch.setattr(table, "NAMES", (*table.NAMES, "tree"))
     monkeypatch.setattr(generate, "_PREFILL_STEP", SLICE)
-    keep_covariances_possible(monkeypatch)
     made: list[Pair] = []
 
     def make(name: str, seed: int) -> Pair:

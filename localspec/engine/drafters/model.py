@@ -20,7 +20,7 @@ from localspec.engine.noise import Chance
 from localspec.engine.records import NO_DRAFT, Draft, Pass, Round, Spent
 from localspec.engine.sampling import Distribution, Sampler, confidence
 from localspec.engine.settings import SamplerSettings
-from localspec.ground.errors import EngineError, InvalidInput, NotFinite
+from localspec.ground.errors import ContextFull, EngineError, InvalidInput, NotFinite
 
 _ROWS_WORTH_TIMING = 16
 """Rows of a pass that say something about the cost of catching up."""
@@ -161,6 +161,8 @@ class ModelDrafter:
                 decoded = time.perf_counter()
                 draft_seconds += decoded - start
                 row = self._sampler.distribution(logits, history)
+            except ContextFull:
+                raise  # the limit should have seen to that
             except (EngineError, InvalidInput) as error:
                 self.trouble = _why(error)
                 break  # guesses that were made are good guesses

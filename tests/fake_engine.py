@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from localspec.engine.engine import EngineInfo, ModelFacts
+from localspec.engine.info import EngineInfo, ModelFacts
 from localspec.engine.metrics import StatsBuilder
 from localspec.engine.records import (
     Event,

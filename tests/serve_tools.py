@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from localspec.engine.engine import EngineInfo, ModelFacts
+from localspec.engine.info import EngineInfo, ModelFacts
 from localspec.engine.metrics import StatsBuilder
 from localspec.engine.records import Event, Finished, PrefillProgress, Provenance, Round, RoundFinished, Token
 from localspec.engine.settings import GenerationRequest, SamplerSettings, SpeculationSettings

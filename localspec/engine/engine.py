@@ -1,7 +1,7 @@
 """Two loaded models and the state that lasts from answer to answer: caches, index, what the controller has
 learned.
 
-Runs in this process. Front ends use it through `engine.client`, which puts it into a process of its own.
+Runs in this process. Front ends use it through `engine.process.client`, which puts it into a process of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,12 +23,13 @@ from localspec.engine.drafters.protocol import Drafter, Parts
 from localspec.engine.drive import drive
 from localspec.engine.generate import Generation, Limits
 from localspec.engine.grammar.masking import plain_controller
+from localspec.engine.info import EngineInfo, ModelFacts
 from localspec.engine.inspection import Question
+from localspec.engine.last_text import NO_TEXT, LastText
 from localspec.engine.llama.context import Context, ContextSettings
 from localspec.engine.llama.grammar import LlamaGrammar
 from localspec.engine.llama.weights import Placement, Weights
-from localspec.engine.model import common_length
-from localspec.engine.prefix_cache import WORTH_TOKENS, Kept, PrefixCache
+from localspec.engine.prefix_cache import PrefixCache
 from localspec.engine.process.cancel import CancelFlag
 from localspec.engine.records import Event, LoadProgress
 from localspec.engine.settings import (
@@ -41,42 +41,8 @@ from localspec.engine.settings import (
     SamplerSettings,
     SpeculationSettings,
 )
-from localspec.engine.templates.chat_template import ChatTemplate, Message, encode
+from localspec.engine.templates.chat_template import ChatTemplate, encode
 from localspec.ground.errors import Cancelled, EngineError, InvalidInput, NotFinite
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFacts:
-    """One loaded model."""
-
-    path: Path
-    description: str
-    """Architecture, size and format in libllama's words."""
-    parameters: int
-    size_bytes: int
-    """Of the weights."""
-    vocabulary: int
-    """Rows, padding included."""
-    trained_context: int
-
-
-@dataclass(frozen=True, slots=True)
-class EngineInfo:
-    """What is loaded, and how."""
-
-    target: ModelFacts
-    draft: ModelFacts | None
-    context: int
-    """Tokens."""
-    threads: int
-    build: str
-    """Version of llama-cpp-python."""
-    has_template: bool
-    load_seconds: float
-    speculation_off: str
-    """Why no drafter can be used with this target; "" when some can."""
-    drafters: tuple[str, ...] = ()
-    """Those that can be used with what is loaded, by their names in `drafters.table`."""
 
 
 class Engine:
@@ -99,7 +65,7 @@ class Engine:
         self._draft_context: Context | None = None
         self._drafters: dict[str, Drafter] = {}
         self._generation: Generation | None = None
-        self._text = _NO_TEXT
+        self._text = NO_TEXT
         self._familiar: list[object] = []  # controllers and drafters that followed this text
         self._prefixes = PrefixCache(settings.prefix_cache_bytes)
         self._target_weights = self._weights(settings.target, "target", settings.gpu_layers)
@@ -191,7 +157,7 @@ class Engine:
             raise
         finally:
             if self._generation is not None and request.max_tokens != 0:
-                self._text = _Text(request.messages, self._generation.tokens, len(prompt))
+                self._text = LastText(request.messages, self._generation.tokens, len(prompt))
             self._generation = None
             self._tuning.save(self._drafters)
             if grammar is not None:
@@ -405,67 +371,15 @@ class Engine:
     def _speculation_off(self) -> str:
         return "this model's memory cannot be rewound" if self._target.max_rewind == 0 else ""
 
-    def _recall(self, prompt: list[int]) -> None:
+    def _recall(self, prompt: Sequence[int]) -> None:
         """Swap conversations: keep the one in the caches, put back the one that `prompt` continues."""
-        if self._target.max_rewind is not None:
-            return  # such a memory can hardly go back to where the two part
-        shared = common_length(self._target.tokens, prompt)
-        found = self._prefixes.find(prompt, shared)
-        if self._target.length - shared >= WORTH_TOKENS:
-            with contextlib.suppress(EngineError, MemoryError):  # then it will have to be read again
-                self._keep_conversation()
-        if found is not None:
-            self._put_back(found)
-
-    def _keep_conversation(self) -> None:
-        drafters = self._drafters.values()
-        size = self._target.state_size() + sum(drafter.saved_bytes() for drafter in drafters)
-        if self._prefixes.has_room(size):
-            saved = {drafter.name: drafter.save() for drafter in drafters}
-            self._prefixes.keep(Kept(tuple(self._target.tokens), self._target.save(), saved, size))
-
-    def _put_back(self, kept: Kept) -> None:
-        self._target.restore(kept.target, kept.tokens)
-        for drafter in self._drafters.values():
-            saved = kept.drafters.get(drafter.name)
-            if saved is not None:
-                drafter.restore(saved)
+        if self._target.max_rewind is None:  # other memories can hardly go back to where the two part
+            self._prefixes.swap(prompt, self._target, self._drafters.values())
 
     def _forget(self) -> None:
         self._target.rewind(0)
         for drafter in self._drafters.values():
             drafter.forget()
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """What the last answer was made of."""
-
-    messages: tuple[Message, ...]
-    """() after a raw prompt."""
-    tokens: Sequence[int]
-    """Prompt and answer."""
-    prompt: int
-    """Tokens of the prompt."""
-
-    def goes_on_in(self, request: GenerationRequest, prompt: Sequence[int]) -> bool:
-        """Whether a request, with these tokens as its prompt, is of the same conversation.
-
-        A chat is known by how it began: a system prompt that many chats share says nothing, and templates may drop
-        thoughts from earlier answers. A raw prompt must hold the whole last prompt, or half of the last text.
-        """
-        if self.messages or request.messages:
-            return bool(self.messages) and _beginning(self.messages) == _beginning(request.messages)
-        shared = common_length(self.tokens, prompt)
-        return shared > 0 and (shared >= self.prompt - 1 or 2 * shared >= len(self.tokens))
-
-
-_NO_TEXT = _Text((), (), 0)
-
-
-def _beginning(messages: Sequence[Message]) -> Sequence[Message]:
-    """Up to the first that a person said."""
-    return messages[: next((at + 1 for at, message in enumerate(messages) if message.role == "user"), None)]
 
 
 def _close_drafters(drafters: Mapping[str, Drafter]) -> None:

@@ -5,13 +5,19 @@ Reading a prompt of a thousand tokens again takes seconds to minutes; copying it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.engine.model import common_length
+from localspec.engine.model import Model, common_length
+from localspec.ground.errors import EngineError
+
+if TYPE_CHECKING:
+    from localspec.engine.drafters.protocol import Drafter
 
 WORTH_TOKENS = 64
 """A cache is kept, or put back, when it saves reading so many tokens."""
@@ -67,6 +73,26 @@ class PrefixCache:
         self._kept.append(new)
         while self._kept and self.size > self._limit:
             del self._kept[0]
+
+    def swap(self, prompt: Sequence[int], target: Model, drafters: Collection[Drafter]) -> None:
+        """Keep the conversation in the caches, if `prompt` leaves it, and put back the one that it continues."""
+        shared = common_length(target.tokens, prompt)
+        found = self.find(prompt, shared)
+        if target.length - shared >= WORTH_TOKENS:
+            with suppress(EngineError, MemoryError):  # then it will have to be read again
+                self._keep_held(target, drafters)
+        if found is not None:
+            target.restore(found.target, found.tokens)
+            for drafter in drafters:
+                saved = found.drafters.get(drafter.name)
+                if saved is not None:
+                    drafter.restore(saved)
+
+    def _keep_held(self, target: Model, drafters: Collection[Drafter]) -> None:
+        size = target.state_size() + sum(drafter.saved_bytes() for drafter in drafters)
+        if self.has_room(size):
+            saved = {drafter.name: drafter.save() for drafter in drafters}
+            self.keep(Kept(tuple(target.tokens), target.save(), saved, size))
 
     def clear(self) -> None:
         """Forget all."""

@@ -17,7 +17,7 @@ from localspec.remote.counters import Counters, read_counters
 from localspec.remote.question import Kind, body_of
 
 if TYPE_CHECKING:
-    from localspec.engine.engine import EngineInfo, ModelFacts
+    from localspec.engine.info import EngineInfo, ModelFacts
     from localspec.engine.inspection import Question
     from localspec.engine.process.handle import EngineHandle
     from localspec.engine.settings import GenerationRequest, SamplerSettings, SpeculationSettings
@@ -64,7 +64,7 @@ class RemoteClient:
 
     def connect(self) -> EngineInfo:
         """Ask the server what it is. Raises InvalidInput, EngineError."""
-        from localspec.engine.engine import EngineInfo
+        from localspec.engine.info import EngineInfo
 
         model = self._chosen(self._connection.facts("/v1/models"))
         self._model = str(model.get("id", "default"))
@@ -160,7 +160,7 @@ class RemoteClient:
 
 def _facts(value: object, name: str) -> ModelFacts:
     """One model as the server describes it; the path is a name there, no file here."""
-    from localspec.engine.engine import ModelFacts
+    from localspec.engine.info import ModelFacts
 
     known = value if isinstance(value, dict) else {}
     shown = one_line(str(known.get("path") or name), 100).replace("/", "_")

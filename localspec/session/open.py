@@ -29,7 +29,7 @@ from localspec.ground.locations import state_folder
 from localspec.ground.machine import physical_cores
 
 if TYPE_CHECKING:
-    from localspec.engine.engine import EngineInfo
+    from localspec.engine.info import EngineInfo
     from localspec.engine.process.handle import EngineHandle
     from localspec.engine.records import Event, Finished, GenerationStats, LoadProgress, Token
     from localspec.pairs.compat import Verdict

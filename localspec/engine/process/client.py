@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from localspec.engine.engine import EngineInfo
+from localspec.engine.info import EngineInfo
 from localspec.engine.inspection import Question
 from localspec.engine.process import commands, subprocesses
 from localspec.engine.process.cancel import CancelFlag, new_shared_flag_file

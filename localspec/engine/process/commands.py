@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localspec.engine.engine import EngineInfo
+from localspec.engine.info import EngineInfo
 from localspec.engine.inspection import Question
 from localspec.engine.records import Finished
 from localspec.engine.settings import (

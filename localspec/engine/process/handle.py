@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from localspec.engine.engine import EngineInfo
+    from localspec.engine.info import EngineInfo
     from localspec.engine.inspection import Question
     from localspec.engine.records import Event, LoadProgress
     from localspec.engine.settings import Expectation, GenerationRequest, SamplerSettings, SpeculationSettings

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from localspec.engine.control.costs import Costs, calibrate
 from localspec.engine.control.pass_times import PassTimes
 from localspec.engine.drafters.model_belief import ModelBelief
+from localspec.engine.generate import Generation
 from localspec.engine.records import Round
 
 
@@ -203,8 +205,11 @@ def test_a_width_that_was_known_wrongly_is_told_apart_from_a_slow_machine_by_a_p
     for index in range(4):
         costs.observe(make_round(4, 3 * curve_times(4), index=index + 1))
     assert not costs.plain_known, "it may be the machine: a plain pass has to say"
+    answer = SimpleNamespace(_costs=costs, _plain_seconds=0.4, _emitted=lambda: 4)
+    assert Generation._plain_token_seconds(answer) is None  # type: ignore[arg-type]
     costs.observe(make_round(1, curve_times(1), index=5))
     assert costs.plain_known
+    assert Generation._plain_token_seconds(answer) == pytest.approx(0.1)  # type: ignore[arg-type]
     assert costs.plain_seconds([100]) == pytest.approx(curve_times(1), rel=0.1)
     assert costs.verify_seconds(4, 100) == pytest.approx(3 * curve_times(4), rel=0.2)
 

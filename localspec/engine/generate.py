@@ -442,8 +442,9 @@ class Generation:
         )
 
     def _plain_token_seconds(self) -> float | None:
-        """Mean time that a plain token would have needed at this answer's positions."""
-        return self._plain_seconds / self._emitted() if self._plain_seconds else None
+        """Mean time that a plain token would have needed at this answer's positions; None where that is not known."""
+        known = self._costs is not None and self._costs.plain_known
+        return self._plain_seconds / self._emitted() if known and self._plain_seconds else None
 
     def _emitted(self) -> int:
         return len(self._tokens) - self._prompt_length

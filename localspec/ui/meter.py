@@ -93,7 +93,7 @@ class Meter:
         self._last = round_
         if round_.verified:
             self._last_draft = round_
-        self._plain = event.plain_token_seconds or self._plain
+        self._plain = event.plain_token_seconds
         self._verified += round_.verified
         self._accepted += sum(origin == "accepted" for origin in round_.provenance)
         while len(self._reached) < round_.depth:

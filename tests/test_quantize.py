@@ -94,14 +94,14 @@ def test_an_interruption_leaves_nothing(bigram: BigramPair, tmp_path: Path, stop
 
     before = set(tmp_path.iterdir())
     with pytest.raises(type(stop) if isinstance(stop, BaseException) else stop):
-        quantizing.run(plan, interrupted)
+        quantize.run(plan, interrupted)
     assert set(tmp_path.iterdir()) == before
 
 
 def test_a_cut_short_result_does_not_get_the_name(bigram: BigramPair, tmp_path: Path) -> None:
     plan = quantizing.prepare(str(bigram.draft), "q8_0", tmp_path / "out.gguf")
     with pytest.raises(InvalidInput, match="cut short"):
-        quantizing.run(plan, lambda part: part.write_bytes(bigram.draft.read_bytes()[:-5000]) and None)
+        quantize.run(plan, lambda part: part.write_bytes(bigram.draft.read_bytes()[:-5000]) and None)
     assert not plan.out.exists()
 
 

@@ -161,8 +161,15 @@ def test_a_fresh_answer_does_not_lose_its_first_hundred_tokens(profile: MachineP
 # --- never slower, whatever the pair -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row_cost", [0.02, 0.3])
-@pytest.mark.parametrize("confidence", [0.9, 0.999])
+@pytest.mark.parametrize(
+    ("confidence", "row_cost"),
+    [
+        (0.9, 0.02),
+        (0.999, 0.3),
+        pytest.param(0.9, 0.3, marks=pytest.mark.long),
+        pytest.param(0.999, 0.02, marks=pytest.mark.long),
+    ],
+)
 def test_grid_of_acceptance_and_cost(row_cost: float, confidence: float) -> None:
     """10 x 10 pairs of (acceptance, draft cost), confidences that say nothing: 4 % lost at most."""
     verify = curve([(1, 1.0), (9, 1 + 8 * row_cost), (65, 1 + 64 * row_cost)])

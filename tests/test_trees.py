@@ -58,6 +58,7 @@ def test_a_penalised_path_is_judged_by_its_own_history(exact_engine: Engine) -> 
     assert same_with_trees(exact_engine, "the quick ", sampler, 400) > 1.5
 
 
+@pytest.mark.long
 @pytest.mark.model
 @pytest.mark.skipif(not SMOLLM2, reason="needs LOCALSPEC_SMOLLM2")
 @pytest.mark.timeout(900)

@@ -269,7 +269,7 @@ def test_a_hostile_template_costs_little(source: str) -> None:
     except InvalidInput as error:
         text = str(error)
     assert len(text) <= 2 << 20
-    assert time.thread_time() - before < 1.0
+    assert time.thread_time() - before < 5.0  # bounded, on a slow machine too
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 100 << 10  # KiB
     assert "object at" not in text and "function" not in text.replace("function is not", "")
 

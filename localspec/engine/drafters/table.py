@@ -26,12 +26,10 @@ class Entry:
     """For help pages, after the name and a colon."""
     needs_draft: bool = False
     """Whether it needs a draft file."""
-    is_cheap: bool = True
-    """Whether its guesses cost no time of the machine that the target could use."""
 
 
 DRAFTERS: dict[str, Entry] = {
-    "model": Entry(__package__ + ".model", "a small model of the family guesses", needs_draft=True, is_cheap=False),
+    "model": Entry(__package__ + ".model", "a small model of the family guesses", needs_draft=True),
     "lookup": Entry(__package__ + ".lookup", "what followed the same words earlier in the text"),
 }
 
